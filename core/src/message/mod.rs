@@ -1,0 +1,1 @@
+//! The `RelayMessage` envelope and its payloads.

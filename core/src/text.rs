@@ -1,0 +1,1 @@
+//! Bounded, filtered strings that a peer supplied, and ids.

@@ -1,0 +1,1 @@
+//! The relay program: key files, pairing, configuration, actions and the command line.

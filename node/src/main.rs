@@ -1,0 +1,2 @@
+//! The `relay` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Drives any relay-core machine on mio.

@@ -1,0 +1,1 @@
+//! Runs relay-core machines in virtual time: pipes, disks, crashes, one hash for a run.

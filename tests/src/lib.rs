@@ -1,0 +1,1 @@
+//! Cross-crate conformance: both drivers side by side, real peers, benches.
