@@ -8,12 +8,19 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod action;
 #[cfg(feature = "peer")]
 pub mod frame;
+pub mod host;
+pub mod journal;
+pub mod machine;
 #[cfg(feature = "peer")]
 pub mod message;
+pub mod outbox;
 #[cfg(feature = "peer")]
 pub mod peer;
+pub mod port;
 pub mod secret;
 pub mod text;
 pub mod time;
+pub mod timers;
