@@ -17,6 +17,6 @@ mod queue;
 pub use actor::{Actor, NoActions};
 pub use clock::Clock;
 pub use desk::{Desk, Options};
-pub use handle::{CallError, Gauges, Handle, Pending, Rejected};
+pub use handle::{CallError, Gauges, Handle, Pending, Rejected, Reply};
 pub use inbox::Wake;
 pub use queue::{Events, RecvError};
