@@ -3,8 +3,10 @@
 //! [`Envelope::parse`] borrows everything from the frame and leaves the payload as text; each [`Kind`] has one
 //! payload type, which reads that text with exactly the tolerance that the reference gives it.
 
+pub mod connection;
 mod envelope;
 mod features;
+pub mod heartbeat;
 mod kind;
 mod object;
 mod strict;
