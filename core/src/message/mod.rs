@@ -8,12 +8,15 @@ mod envelope;
 mod features;
 pub mod heartbeat;
 mod kind;
+pub mod lease;
 mod object;
 mod strict;
+mod utc;
 
 pub use envelope::{Envelope, Key, MessageFault, Unserializable, write};
 pub use features::{Feature, FeatureSet};
 pub use kind::{Kind, MsgType};
 pub use object::Object;
+pub use utc::Utc;
 
 pub use serde_json::value::RawValue;
