@@ -11,6 +11,8 @@ mod kind;
 pub mod lease;
 mod object;
 mod strict;
+pub mod task;
+pub mod transfer;
 mod utc;
 
 pub use envelope::{Envelope, Key, MessageFault, Unserializable, write};
