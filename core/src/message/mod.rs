@@ -7,6 +7,7 @@ pub mod connection;
 mod envelope;
 mod features;
 pub mod heartbeat;
+pub mod hive;
 mod kind;
 pub mod lease;
 mod object;
