@@ -219,7 +219,7 @@ impl Headroom {
         Some(Self {
             mem_free_mb: object.optional("mem_free_mb")?,
             disk_free_mb: object.optional("disk_free_mb")?,
-            load_per_core: object.optional("load_per_core")?,
+            load_per_core: object.optional_f64("load_per_core")?,
             running_tasks: object.defaulted("running_tasks")?,
             max_tasks: object.optional("max_tasks")?,
             tags: object.defaulted::<Tags>("tags")?.0,

@@ -11,6 +11,8 @@ pub mod hive;
 mod kind;
 pub mod lease;
 mod object;
+#[cfg(test)]
+mod round_trip;
 mod strict;
 pub mod task;
 pub mod transfer;

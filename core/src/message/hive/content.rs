@@ -231,7 +231,7 @@ impl Content {
             approach_ref: object.string("approach_ref")?,
             success_rate: object.f64("success_rate")?,
             sample_count: object.u32("sample_count")?,
-            median_cost_usd: object.optional("median_cost_usd")?,
+            median_cost_usd: object.optional_f64("median_cost_usd")?,
             median_duration_ms: object.optional("median_duration_ms")?,
             conditions: object.optional("conditions")?.unwrap_or_default(),
         })
