@@ -220,3 +220,296 @@ fn decompress<'s>(body: &[u8], scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Fra
         Ok(_) | Err(_) => Err(FrameFault::Block),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use quickcheck::{TestResult, quickcheck};
+
+    use super::super::encode;
+    use super::*;
+
+    /// What a stream came to: its frames, and how it ended.
+    type Run = (Vec<Vec<u8>>, Result<(), FrameFault>);
+
+    /// Cuts slices until a fault or the end of the stream.
+    fn run<'a>(framing: Framing, slices: impl IntoIterator<Item = &'a [u8]>) -> Run {
+        let (mut cutter, mut scratch, mut frames) = (Cutter::new(framing), Vec::new(), Vec::new());
+        for mut slice in slices {
+            loop {
+                match cutter.cut(&mut slice, &mut scratch) {
+                    Ok(Some(frame)) => frames.push(frame.to_vec()),
+                    Ok(None) => break,
+                    Err(fault) => return (frames, Err(fault)),
+                }
+                assert!(cutter.buffered() == 0 && cutter.partial.capacity() == 0);
+            }
+            assert!(slice.is_empty());
+            assert!(cutter.partial.capacity() <= MAX_FRAME + HEADER);
+        }
+        (frames, cutter.eof())
+    }
+
+    fn whole(framing: Framing, stream: &[u8]) -> Run {
+        run(framing, [stream])
+    }
+
+    fn bytewise(framing: Framing, stream: &[u8]) -> Run {
+        run(framing, stream.chunks(1))
+    }
+
+    fn fault(framing: Framing, stream: &[u8]) -> FrameFault {
+        let ended = whole(framing, stream).1.unwrap_err();
+        assert_eq!(bytewise(framing, stream).1, Err(ended));
+        ended
+    }
+
+    fn frames(framing: Framing, stream: &[u8]) -> Vec<Vec<u8>> {
+        let cut = whole(framing, stream);
+        assert_eq!(cut, bytewise(framing, stream));
+        assert_eq!(cut.1, Ok(()));
+        cut.0
+    }
+
+    /// A frame with these fields, however wrong.
+    fn frame(len: u32, flags: u8, body: &[u8]) -> Vec<u8> {
+        let mut frame = len.to_be_bytes().to_vec();
+        frame.push(flags);
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    /// A compressed frame of a body made of a raw length and a block.
+    fn compressed(raw: [u8; 4], block: &[u8]) -> Vec<u8> {
+        let body = [&raw, block].concat();
+        frame(body.len() as u32 + 1, 1, &body)
+    }
+
+    fn block_of(raw: usize) -> Vec<u8> {
+        lz4_flex::block::compress(&vec![b'x'; raw])
+    }
+
+    #[test]
+    fn an_idle_cutter_is_small_and_owns_nothing() {
+        assert!(size_of::<Cutter>() <= 48);
+        assert_eq!(Cutter::new(Framing::Binary).partial.capacity(), 0);
+    }
+
+    #[test]
+    fn lines_end_at_lf_and_keep_all_else() {
+        let cut = frames(Framing::Ndjson, b"{}\r\n \n\r\na\0b\n");
+        assert_eq!(cut, [&b"{}\r"[..], b" ", b"\r", b"a\0b"]);
+    }
+
+    #[test]
+    fn a_blank_line_is_the_end_of_the_stream() {
+        assert_eq!(fault(Framing::Ndjson, b"\n"), FrameFault::BlankLine);
+        let (before, ended) = whole(Framing::Ndjson, b"{}\n\n{}\n");
+        assert_eq!((before.len(), ended), (1, Err(FrameFault::BlankLine)));
+    }
+
+    #[test]
+    fn a_line_of_1_mib_without_lf_is_taken_and_one_byte_more_is_refused() {
+        let mut line = vec![b'x'; MAX_FRAME];
+        line.push(b'\n');
+        assert_eq!(frames(Framing::Ndjson, &line)[0].len(), MAX_FRAME);
+        let mut long = vec![b'x'; MAX_FRAME + 1];
+        assert_eq!(fault(Framing::Ndjson, &long), FrameFault::LineTooLong);
+        long.push(b'\n');
+        assert_eq!(fault(Framing::Ndjson, &long), FrameFault::LineTooLong);
+    }
+
+    #[test]
+    fn a_line_or_frame_that_eof_cuts_is_not_executed() {
+        assert_eq!(whole(Framing::Ndjson, b"{}\n{}"), (vec![b"{}".to_vec()], Err(FrameFault::Truncated)));
+        assert_eq!(fault(Framing::Binary, b"\0"), FrameFault::Truncated);
+        assert_eq!(fault(Framing::Binary, b"\0\0\0\x03\0{"), FrameFault::Truncated);
+    }
+
+    #[test]
+    fn binary_len_0_is_refused() {
+        assert_eq!(fault(Framing::Binary, &frame(0, 0, b"")), FrameFault::Empty);
+    }
+
+    #[test]
+    fn binary_len_above_1_mib_is_refused_from_its_header_alone() {
+        let len = MAX_FRAME as u32;
+        assert_eq!(fault(Framing::Binary, &(len + 1).to_be_bytes()), FrameFault::TooLong { len: len + 1 });
+        assert_eq!(
+            frames(Framing::Binary, &frame(len, 0, &vec![b'x'; MAX_FRAME - 1]))[0].len(),
+            MAX_FRAME - 1
+        );
+    }
+
+    #[test]
+    fn binary_reserved_bits_are_refused() {
+        for bit in 1..8 {
+            let flags = 1 << bit;
+            assert_eq!(fault(Framing::Binary, &frame(3, flags, b"{}")), FrameFault::ReservedFlags { flags });
+            let flags = flags | 1;
+            assert_eq!(fault(Framing::Binary, &frame(3, flags, b"{}")), FrameFault::ReservedFlags { flags });
+        }
+    }
+
+    #[test]
+    fn binary_flag_1_with_less_than_4_body_bytes_is_refused() {
+        for len in 1..5 {
+            assert_eq!(fault(Framing::Binary, &frame(len, 1, &[0; 4])), FrameFault::ShortBody);
+        }
+    }
+
+    #[test]
+    fn binary_raw_length_is_1024_to_4_mib() {
+        for raw in [COMPRESS_FROM, MAX_RAW] {
+            let stream = compressed((raw as u32).to_le_bytes(), &block_of(raw));
+            assert_eq!(frames(Framing::Binary, &stream)[0], vec![b'x'; raw]);
+        }
+        for raw in [0, COMPRESS_FROM - 1, MAX_RAW + 1] {
+            let stream = compressed((raw as u32).to_le_bytes(), &block_of(raw));
+            assert_eq!(fault(Framing::Binary, &stream), FrameFault::RawLength { raw: raw as u32 });
+        }
+        let big_endian = compressed(1100_u32.to_be_bytes(), &block_of(1100));
+        assert_eq!(fault(Framing::Binary, &big_endian), FrameFault::RawLength { raw: 1100_u32.swap_bytes() });
+    }
+
+    #[test]
+    fn binary_block_must_come_to_exactly_the_raw_length() {
+        let block = block_of(2048);
+        for raw in [2047_u32, 2049] {
+            assert_eq!(fault(Framing::Binary, &compressed(raw.to_le_bytes(), &block)), FrameFault::Block);
+        }
+        let raw = 2048_u32.to_le_bytes();
+        assert_eq!(fault(Framing::Binary, &compressed(raw, b"\xff\xff\xff")), FrameFault::Block);
+        assert_eq!(fault(Framing::Binary, &compressed(raw, b"")), FrameFault::Block);
+        assert_eq!(fault(Framing::Binary, &compressed(raw, &block[..block.len() - 1])), FrameFault::Block);
+        for behind in [&b"\0"[..], b"x", b"\x10x", b"\0\0\0\0\0"] {
+            let stream = compressed(raw, &[&block, behind].concat());
+            assert_eq!(fault(Framing::Binary, &stream), FrameFault::Block, "{behind:?}");
+        }
+    }
+
+    #[test]
+    fn binary_plain_1_kib_and_poor_compression_are_taken() {
+        assert_eq!(frames(Framing::Binary, &frame(2001, 0, &[b'x'; 2000]))[0].len(), 2000);
+        // All literals: a block that is longer than its text.
+        let text = [b'x'; 1024];
+        let block = [&b"\xf0\xff\xff\xff\xf4"[..], &text].concat();
+        assert_eq!(frames(Framing::Binary, &compressed(1024_u32.to_le_bytes(), &block))[0], text);
+    }
+
+    #[test]
+    fn a_few_bytes_do_not_have_megabytes_cleared() {
+        let (mut cutter, mut scratch) = (Cutter::new(Framing::Binary), Vec::new());
+        let stream = compressed((MAX_RAW as u32).to_le_bytes(), &[0; 100]);
+        assert_eq!(cutter.cut(&mut &stream[..], &mut scratch), Err(FrameFault::Block));
+        assert_eq!(scratch.capacity(), 0);
+    }
+
+    #[test]
+    fn a_length_field_reserves_nothing() {
+        let (mut cutter, mut scratch) = (Cutter::new(Framing::Binary), Vec::new());
+        assert_eq!(cutter.cut(&mut &frame(MAX_FRAME as u32, 0, b"x")[..], &mut scratch), Ok(None));
+        assert!(cutter.is_partial());
+        assert_eq!(cutter.buffered(), 6);
+        assert!(cutter.partial.capacity() <= 16);
+    }
+
+    #[test]
+    fn the_framing_changes_between_two_frames_of_one_segment() {
+        let mut stream = b"{\"ack\":1}\n".to_vec();
+        encode(Framing::Binary, b"{\"a\":1}", &mut stream).unwrap();
+        encode(Framing::Binary, &[b'x'; 3000], &mut stream).unwrap();
+        let (mut cutter, mut scratch, mut data) = (Cutter::new(Framing::Ndjson), Vec::new(), &stream[..]);
+        assert_eq!(cutter.cut(&mut data, &mut scratch), Ok(Some(&b"{\"ack\":1}"[..])));
+        cutter.set_framing(Framing::Binary);
+        assert_eq!(cutter.framing(), Framing::Binary);
+        assert_eq!(cutter.cut(&mut data, &mut scratch), Ok(Some(&b"{\"a\":1}"[..])));
+        assert_eq!(cutter.cut(&mut data, &mut scratch), Ok(Some(&[b'x'; 3000][..])));
+        assert_eq!(cutter.cut(&mut data, &mut scratch), Ok(None));
+    }
+
+    #[test]
+    fn lines_on_a_binary_link_and_frames_on_a_line_link_are_faults() {
+        assert_eq!(
+            fault(Framing::Binary, b"{\"id\":\"\"}\n"),
+            FrameFault::TooLong { len: u32::from_be_bytes(*b"{\"id") }
+        );
+        assert_eq!(fault(Framing::Ndjson, &frame(3, 0, b"{}")), FrameFault::Truncated);
+    }
+
+    #[test]
+    fn every_split_of_a_short_stream_gives_the_same_frames() {
+        let mut binary = Vec::new();
+        for text in [&b"{}"[..], b"[1]", &[b'x'; 1100]] {
+            encode(Framing::Binary, text, &mut binary).unwrap();
+        }
+        binary.extend_from_slice(&frame(1, 0, b""));
+        for (framing, stream) in [(Framing::Ndjson, &b"{}\n\r\nabc\nx"[..]), (Framing::Binary, &binary[..])] {
+            let expected = whole(framing, stream);
+            for first in 0..=stream.len() {
+                for second in first..=stream.len() {
+                    let slices = [&stream[..first], &stream[first..second], &stream[second..]];
+                    assert_eq!(run(framing, slices), expected, "split at {first} and {second}");
+                }
+            }
+        }
+    }
+
+    /// Cuts a stream at points that the sizes give, over and over.
+    fn split(mut stream: &[u8], sizes: &[u8]) -> Vec<Vec<u8>> {
+        let mut sizes = sizes.iter().cycle();
+        let mut slices = Vec::new();
+        while !stream.is_empty() {
+            let size = sizes.next().map_or(1, |&size| usize::from(size) * 3 + 1).min(stream.len());
+            slices.push(stream[..size].to_vec());
+            stream = &stream[size..];
+        }
+        slices
+    }
+
+    /// Whether all ways of slicing agree.
+    fn is_invariant(framing: Framing, stream: &[u8], sizes: &[u8]) -> bool {
+        let expected = whole(framing, stream);
+        bytewise(framing, stream) == expected
+            && run(framing, split(stream, sizes).iter().map(Vec::as_slice)) == expected
+    }
+
+    quickcheck! {
+        fn frames_are_the_same_however_they_arrive(texts: Vec<(Vec<u8>, u8)>, sizes: Vec<u8>) -> TestResult {
+            for framing in [Framing::Ndjson, Framing::Binary] {
+                let (mut stream, mut sent) = (Vec::new(), Vec::new());
+                for (text, times) in &texts {
+                    let text: Vec<u8> = text.repeat(usize::from(*times % 48));
+                    if encode(framing, &text, &mut stream).is_ok() {
+                        sent.push(text);
+                    }
+                }
+                if whole(framing, &stream) != (sent, Ok(())) || !is_invariant(framing, &stream, &sizes) {
+                    return TestResult::failed();
+                }
+            }
+            TestResult::passed()
+        }
+
+        fn any_bytes_fault_alike_however_they_arrive(stream: Vec<u8>, sizes: Vec<u8>) -> bool {
+            // A small length, so that a frame's body is reached at all.
+            let short = [&[0, 0, 0, 12, 1, 0, 4, 0, 0][..], &stream].concat();
+            is_invariant(Framing::Ndjson, &stream, &sizes)
+                && is_invariant(Framing::Binary, &stream, &sizes)
+                && is_invariant(Framing::Binary, &short, &sizes)
+        }
+
+        fn a_damaged_frame_faults_alike_however_it_arrives(at: usize, with: u8, sizes: Vec<u8>) -> bool {
+            let mut stream = Vec::new();
+            let mut text = vec![b'x'; 700];
+            text.extend(0..=255);
+            text.extend_from_slice(&[b'y'; 700]);
+            encode(Framing::Binary, &text, &mut stream).is_ok() && {
+                let at = at % stream.len();
+                stream[at] = with;
+                is_invariant(Framing::Binary, &stream, &sizes)
+            }
+        }
+    }
+}

@@ -277,3 +277,234 @@ impl<'de> Visitor<'de> for MsgTypeVisitor {
         Ok(MsgType::of(name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::{String, ToString};
+
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    const GOOD: &str =
+        r#"{"id":"m1","msg_type":"lease_list","from_peer":"p1","timestamp":7,"payload":{"a":1}}"#;
+
+    fn parse(text: &str) -> Result<Envelope<'_>, MessageFault> {
+        Envelope::parse(text.as_bytes())
+    }
+
+    fn with(payload: &str) -> String {
+        GOOD.replace(r#"{"a":1}"#, payload)
+    }
+
+    /// A good message with one key more.
+    fn beside(extra: &str) -> String {
+        GOOD.replacen('{', &format!("{{{extra},"), 1)
+    }
+
+    fn arrays(levels: usize) -> String {
+        "[".repeat(levels) + &"]".repeat(levels)
+    }
+
+    #[test]
+    fn a_message_is_read_and_borrowed() {
+        let text = parse(GOOD).unwrap();
+        assert_eq!((&*text.id, &*text.from_peer, text.timestamp), ("m1", "p1", 7));
+        assert_eq!(text.msg_type, MsgType::Known(Kind::LeaseList));
+        assert_eq!(text.payload.get(), r#"{"a":1}"#);
+        assert!(matches!((text.id, text.from_peer), (Cow::Borrowed(_), Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn each_of_the_five_keys_is_required() {
+        for key in Key::ALL {
+            let text = GOOD.replace(&format!("{:?}:", key.name()), "\"other\":");
+            assert_eq!(parse(&text).err(), Some(MessageFault::Missing(key)));
+        }
+    }
+
+    #[test]
+    fn a_known_key_comes_once_and_another_as_often_as_it_likes() {
+        for (key, value) in [
+            ("id", "\"\""),
+            ("msg_type", "\"ack\""),
+            ("from_peer", "\"\""),
+            ("timestamp", "1"),
+            ("payload", "1"),
+        ] {
+            let fault = parse(&beside(&format!("\"{key}\":{value}"))).err();
+            assert!(
+                matches!(fault, Some(MessageFault::Repeated(at)) if at.name() == key),
+                "{key}: {fault:?}"
+            );
+        }
+        assert!(parse(&beside(r#""x":1,"x":{"id":2}"#)).is_ok());
+        assert!(matches!(parse(&beside(r#""\u0069d":"""#)).err(), Some(MessageFault::Repeated(Key::Id))));
+    }
+
+    #[test]
+    fn keys_of_another_type_are_refused() {
+        for (from, to) in [
+            (r#""m1""#, "1"),
+            (r#""m1""#, "null"),
+            (r#""p1""#, "[]"),
+            (r#""lease_list""#, "3"),
+            (r#""lease_list""#, "null"),
+            (r#""lease_list""#, r#"["lease_list"]"#),
+            (r#""lease_list""#, r#"{"lease_list":{}}"#),
+            (r#""lease_list""#, r#"{"lease_list":null,"ack":null}"#),
+            (r#""lease_list""#, "{}"),
+            (":7", ":-7"),
+            (":7", ":7.0"),
+            (":7", ":\"7\""),
+            (":7", ":18446744073709551616"),
+        ] {
+            assert!(parse(&GOOD.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn id_and_from_peer_are_any_strings_and_timestamp_any_u64() {
+        let long = "x".repeat(200_000);
+        assert_eq!(parse(&GOOD.replace("m1", &long)).unwrap().id, long);
+        assert_eq!(parse(&GOOD.replace("m1", "")).unwrap().id, "");
+        assert_eq!(parse(&GOOD.replace("p1", "é\\u0000\\n")).unwrap().from_peer, "é\0\n");
+        assert_eq!(parse(&GOOD.replace(":7", ":18446744073709551615")).unwrap().timestamp, u64::MAX);
+    }
+
+    #[test]
+    fn msg_type_is_an_exact_string_or_an_object_of_it_and_null() {
+        let of = |msg_type: &str| {
+            let text = GOOD.replace(r#""lease_list""#, msg_type);
+            parse(&text).map(|m| m.msg_type.known())
+        };
+        assert_eq!(of(r#""heartbeat""#), Ok(Some(Kind::Heartbeat)));
+        assert_eq!(of(r#"{"lease_list":null}"#), Ok(Some(Kind::LeaseList)));
+        for unknown in [r#""unknown""#, r#""Heartbeat""#, r#""""#, r#"" ack""#, r#"{"new":null}"#] {
+            assert_eq!(of(unknown), Ok(None), "{unknown}");
+        }
+        let text = GOOD.replace("lease_list", "new_one");
+        assert_eq!(parse(&text).unwrap().msg_type, MsgType::Unknown("new_one".into()));
+    }
+
+    #[test]
+    fn a_payload_is_any_json_value() {
+        for payload in ["null", "true", "-0", "1e300", "\"x\"", "[]", "[1,{}]", "{}"] {
+            assert_eq!(parse(&with(payload)).unwrap().payload.get(), payload);
+        }
+    }
+
+    #[test]
+    fn an_array_of_the_five_values_is_a_message() {
+        let text = parse(r#"["m1","lease_list","p1",7,{"a":1}]"#).unwrap();
+        assert_eq!((&*text.id, text.timestamp, text.payload.get()), ("m1", 7, r#"{"a":1}"#));
+        assert!(parse(r#"["m1","lease_list","p1",7]"#).is_err());
+        assert!(parse(r#"["m1","lease_list","p1",7,{},1]"#).is_err());
+        assert!(parse(r#"["lease_list","m1",7,"p1",{}]"#).is_err());
+    }
+
+    #[test]
+    fn numbers_and_strings_that_cannot_be_held_are_refused_wherever_they_stand() {
+        let digits = "9".repeat(400);
+        for bad in [
+            "1e400",
+            "-1e400",
+            &digits,
+            "NaN",
+            "Infinity",
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800\u0041""#,
+            "01",
+            "\"\u{1}\"",
+        ] {
+            for text in [
+                with(bad),
+                with(&format!("[{{\"k\":[{bad}]}}]")),
+                beside(&format!("\"x\":{bad}")),
+                beside(&format!("\"x\":[[{bad}]]")),
+            ] {
+                let fault = parse(&text).err();
+                assert!(matches!(fault, Some(MessageFault::NotJson { .. })), "{bad}: {fault:?}");
+            }
+        }
+        assert!(parse(&beside(r#""\ud800":1"#)).is_err());
+        assert!(parse(&with(r#"{"\ud800":1}"#)).is_err());
+        assert!(parse(&with(r#"{"k":"\u0000\ud83d\ude00"}"#)).is_ok());
+    }
+
+    #[test]
+    fn nesting_of_125_arrays_inside_a_payload_key_is_taken_and_126_are_not() {
+        for depth in [125, 126, 10_000] {
+            let payload = with(&format!("{{\"k\":{}}}", arrays(depth)));
+            assert_eq!(parse(&payload).is_ok(), depth == 125, "{depth} in the payload");
+            let ignored = beside(&format!("\"x\":{{\"k\":{}}}", arrays(depth)));
+            assert_eq!(parse(&ignored).is_ok(), depth == 125, "{depth} in an ignored key");
+        }
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&with(&"{\"k\":".repeat(100_000))).is_err());
+    }
+
+    #[test]
+    fn unicode_white_space_round_the_object_is_trimmed() {
+        assert!(parse(&format!("\t\u{a0}\u{2003} {GOOD} \u{a0}\r")).is_ok());
+        assert!(parse(&GOOD.replace(':', " : ")).is_ok());
+        assert!(parse(&GOOD.replace(':', "\u{a0}:")).is_err());
+    }
+
+    #[test]
+    fn anything_else_round_the_object_is_refused() {
+        for text in [
+            format!("\u{feff}{GOOD}"),
+            format!("{GOOD}\0"),
+            format!("\0{GOOD}"),
+            format!("{GOOD}{GOOD}"),
+            format!("{GOOD} x"),
+            "\r".to_string(),
+            " ".to_string(),
+            String::new(),
+            "7".to_string(),
+            "\"x\"".to_string(),
+            "null".to_string(),
+        ] {
+            assert!(parse(&text).is_err(), "{text:?}");
+        }
+        assert_eq!(Envelope::parse(b"{\"\xff\":1}").err(), Some(MessageFault::NotUtf8 { at: 2 }));
+        assert!(Envelope::parse(b"\"\xed\xa0\x80\"").is_err());
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut out = b"x".to_vec();
+        write(&mut out, "m\n\"", Kind::Ack, "pé", u64::MAX, &[1, 2]).unwrap();
+        let back = Envelope::parse(&out[1..]).unwrap();
+        assert_eq!((&*back.id, back.msg_type.known(), &*back.from_peer), ("m\n\"", Some(Kind::Ack), "pé"));
+        assert_eq!((back.timestamp, back.payload.get()), (u64::MAX, "[1,2]"));
+        assert!(!out.contains(&b'\n'));
+    }
+
+    #[test]
+    fn a_payload_without_json_form_leaves_no_trace() {
+        let mut out = b"x".to_vec();
+        let payload = alloc::collections::BTreeMap::from([((1, 2), 3)]);
+        assert_eq!(write(&mut out, "", Kind::Ack, "", 0, &payload), Err(Unserializable));
+        assert_eq!(out, b"x");
+    }
+
+    quickcheck! {
+        fn any_text_in_the_place_of_a_payload_is_read_as_the_whole_parser_reads_it(text: String) -> bool {
+            let whole = serde_json::from_str::<serde_json::Value>(&text).is_ok();
+            parse(&with(&text)).is_ok() == whole || text.contains(['"', '}', ','])
+        }
+
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, at: usize) -> bool {
+            let _ = Envelope::parse(&bytes);
+            let mut message = GOOD.as_bytes().to_vec();
+            let at = at % message.len();
+            message.splice(at..at, bytes);
+            let _ = Envelope::parse(&message);
+            true
+        }
+    }
+}

@@ -128,6 +128,11 @@ impl FeatureSet {
         self.0 == 0
     }
 
+    /// [`Self::is_empty`] in the form that serde calls.
+    pub(super) const fn is_empty_ref(&self) -> bool {
+        self.is_empty()
+    }
+
     /// The features, sorted by name.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         Feature::ALL.into_iter().filter(move |&feature| self.contains(feature))
@@ -149,5 +154,66 @@ impl fmt::Debug for FeatureSet {
 impl Serialize for FeatureSet {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(self.iter().map(Feature::as_str))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn read(names: &[String]) -> FeatureSet {
+        let list = serde_json::value::to_raw_value(names).unwrap();
+        FeatureSet::read(&list).unwrap()
+    }
+
+    fn names(of: impl Iterator<Item = u32>) -> Vec<String> {
+        of.map(|n| format!("other-{n}")).chain(["unknown-ok".into(), "frame-bin".into()]).collect()
+    }
+
+    #[test]
+    fn names_read_back_and_are_sorted() {
+        assert!(Feature::ALL.windows(2).all(|pair| pair[0].as_str() < pair[1].as_str() && pair[0] < pair[1]));
+        for feature in Feature::ALL {
+            assert_eq!(Feature::parse(feature.as_str()), Some(feature));
+            assert!(is_feature_name(feature.as_str()));
+            assert!(FeatureSet::ALL.contains(feature));
+            assert!(!FeatureSet::ALL.without(feature).contains(feature));
+        }
+        let set = FeatureSet::EMPTY.with(Feature::UnknownOk).with(Feature::FrameBin);
+        assert_eq!(serde_json::to_string(&set).unwrap(), r#"["frame-bin","unknown-ok"]"#);
+        assert_eq!(format!("{set:?}"), r#"{"frame-bin", "unknown-ok"}"#);
+        assert_eq!(set.intersect(FeatureSet::EMPTY.with(Feature::FrameBin)).iter().count(), 1);
+    }
+
+    #[test]
+    fn repeats_do_not_push_known_names_out() {
+        let repeated: Vec<String> =
+            core::iter::repeat_n("unknown-ok".into(), 64).chain(["frame-bin".into()]).collect();
+        assert_eq!(read(&repeated), FeatureSet::EMPTY.with(Feature::UnknownOk).with(Feature::FrameBin));
+    }
+
+    #[test]
+    fn at_most_64_distinct_names_are_read() {
+        assert_eq!(read(&names(0..62)).iter().count(), 2);
+        assert_eq!(read(&names(0..63)).iter().count(), 1);
+        assert_eq!(read(&names(0..64)), FeatureSet::EMPTY);
+        assert_eq!(read(&names(0..1000)), FeatureSet::EMPTY);
+    }
+
+    #[test]
+    fn entries_that_are_no_names_do_not_count() {
+        let list = format!("[{}\"frame-bin\"]", "\"Not A Name\",1,null,".repeat(64));
+        let list: &RawValue = serde_json::from_str(&list).unwrap();
+        assert_eq!(FeatureSet::read(list), Some(FeatureSet::EMPTY.with(Feature::FrameBin)));
+    }
+
+    #[test]
+    fn what_is_no_array_is_no_list() {
+        for text in ["null", "{}", "\"frame-bin\"", "1"] {
+            assert_eq!(FeatureSet::read(serde_json::from_str(text).unwrap()), None, "{text}");
+        }
     }
 }
