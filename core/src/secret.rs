@@ -152,7 +152,7 @@ pub fn decode_hex(text: &str, out: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::format;
+    use alloc::format;
 
     use super::*;
 
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn entropy_repeats_from_its_seed_and_never_within_a_run() {
         let (mut one, mut two) = (Entropy::new([1; 32]), Entropy::new([1; 32]));
-        let drawn: std::vec::Vec<_> = (0..1000).map(|_| one.draw()).collect();
+        let drawn: alloc::vec::Vec<_> = (0..1000).map(|_| one.draw()).collect();
         assert!(drawn.iter().all(|d| *d == two.draw()));
         let mut distinct = drawn.clone();
         distinct.sort_unstable();

@@ -1,0 +1,637 @@
+//! The machine's sending half: infallible, ordered on each connection, and held back until durable by default.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::action::{ActId, Action};
+use crate::journal::{Records, Seq};
+use crate::machine::{CloseReason, ConnId, ListenerId, Refused, Target, Ticket};
+
+/// How much a connection may have unsent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// [`Outbox::room`] counts down to this many unsent bytes.
+    pub high: u32,
+    /// A paused connection is read again once no more than this is unsent, in bytes.
+    pub low: u32,
+    /// Past this many unsent bytes the connection is closed, with [`CloseReason::Overflow`].
+    pub cap: u32,
+}
+
+impl Limits {
+    /// What a connection has unless its machine says otherwise: 256 KiB, 64 KiB, 8 MiB.
+    pub const DEFAULT: Self = Self { high: 256 << 10, low: 64 << 10, cap: 8 << 20 };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// How a machine ends a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)]
+pub enum Close {
+    /// Once all that is queued has left; what still arrives is thrown away.
+    Flush,
+    /// At once; what is queued is lost.
+    Abort,
+}
+
+/// Where a machine leaves its outputs.
+///
+/// No method fails, and each does nothing for a connection that has ended: the machine hears of that end, or has heard.
+///
+/// `send`, `event`, `answer` and `act` rest on the journal: what they carry leaves when every record made so far is
+/// durable, in order. Their `_free` forms are for what rests on no record.
+pub struct Outbox<E, A> {
+    slots: Vec<Tx>,
+    spare_slots: Vec<u32>,
+    /// Slots that need attention when the host settles, each once.
+    pub(crate) dirty: Vec<u32>,
+    /// Bytes that wait for a record, in the order of the records.
+    holds: VecDeque<Hold>,
+    /// How many holds were ever released: the index of the first of `holds`.
+    released: u32,
+    pub(crate) records: Records,
+    recorded: Seq,
+    durable: Seq,
+    failing: bool,
+    held: VecDeque<(Seq, Emission<E, A>)>,
+    pub(crate) ready: VecDeque<Emission<E, A>>,
+    pub(crate) dials: Vec<(ConnId, Target)>,
+    pub(crate) accepting: Vec<(ListenerId, bool)>,
+    acts: u64,
+    scratch: Vec<u8>,
+    pool: Vec<Vec<u8>>,
+    stale: u64,
+}
+
+/// What leaves a host other than bytes.
+pub(crate) enum Emission<E, A> {
+    Event(E),
+    Answer(Ticket, Result<A, Refused>),
+    Act(ActId, Action),
+}
+
+struct Hold {
+    seq: Seq,
+    conn: ConnId,
+    /// Where in the connection's stream the held bytes end.
+    end: u64,
+}
+
+/// A connection's sending half. Kept small: there is one for every idle link.
+pub(crate) struct Tx {
+    generation: u32,
+    /// How many entries of `holds` are this connection's.
+    holds: u32,
+    /// The newest of them, counted as [`Outbox::released`] counts.
+    newest_hold: u32,
+    limits: Limits,
+    buf: Vec<u8>,
+    /// Positions in the stream: what the socket took, what may leave, what was queued. Never out of that order.
+    taken: u64,
+    free: u64,
+    queued: u64,
+    pub(crate) stage: Stage,
+    pub(crate) dirty: bool,
+    pub(crate) blocked: bool,
+    pub(crate) pause: Pause,
+    pub(crate) finish: Finish,
+    pub(crate) eof: bool,
+    /// Whether the host has set a time for its end.
+    pub(crate) closing: bool,
+}
+
+/// A connection's life.
+///
+/// ```text
+///  Free ─▶ Dialling ─▶ Open ─▶ Flushing ─▶ Lingering ─▶ Free
+///    └──────────────────▲└──────────┴──▶ Ending ────────▲
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The slot has no connection.
+    Free,
+    /// A dial is under way.
+    Dialling,
+    /// Bytes go both ways.
+    Open,
+    /// Closed by the machine; what is queued still leaves.
+    Flushing,
+    /// All has left and our end is finished; the peer's last bytes are thrown away, so that no reset overtakes ours.
+    Lingering,
+    /// To be closed at the next settle.
+    Ending(CloseReason),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// Reading.
+    Off,
+    /// The machine asked; the port has not been told.
+    Asked,
+    /// The port does not read.
+    On,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finish {
+    /// Our direction is open.
+    Open,
+    /// To be half-closed once all has left.
+    Asked,
+    /// Half-closed.
+    Done,
+}
+
+impl Tx {
+    pub(crate) const fn unsent(&self) -> usize {
+        (self.queued - self.taken) as usize
+    }
+
+    /// The bytes that may leave now.
+    pub(crate) fn sendable(&self) -> &[u8] {
+        let start = self.buf.len() - self.unsent();
+        &self.buf[start..start + (self.free - self.taken) as usize]
+    }
+
+    pub(crate) const fn low(&self) -> usize {
+        self.limits.low as usize
+    }
+
+    /// Whether more may be queued.
+    const fn writable(&self) -> bool {
+        match self.stage {
+            Stage::Dialling | Stage::Open => matches!(self.finish, Finish::Open),
+            Stage::Free | Stage::Flushing | Stage::Lingering | Stage::Ending(_) => false,
+        }
+    }
+}
+
+impl<E, A> Outbox<E, A> {
+    /// The most connections and dials at once; past it a dial fails as [`Exhausted`](crate::machine::DialError) and an
+    /// accept is refused.
+    pub const MAX_CONNECTIONS: usize = 1 << 20;
+    /// Buffers kept for reuse, and the largest that is kept, in bytes.
+    const POOL: usize = 64;
+    const POOLED_BYTES: usize = 64 << 10;
+
+    pub(crate) fn new(newest: Seq) -> Self {
+        Self {
+            slots: Vec::new(),
+            spare_slots: Vec::new(),
+            dirty: Vec::new(),
+            holds: VecDeque::new(),
+            released: 0,
+            records: Records::reuse(Records::default(), newest.next()),
+            recorded: newest,
+            durable: newest,
+            failing: false,
+            held: VecDeque::new(),
+            ready: VecDeque::new(),
+            dials: Vec::new(),
+            accepting: Vec::new(),
+            acts: 0,
+            scratch: Vec::new(),
+            pool: Vec::new(),
+            stale: 0,
+        }
+    }
+
+    /// Queues what `write` appends to the empty buffer that it is given. It leaves when every record made so far is
+    /// durable, behind all that was queued on this connection before.
+    pub fn send(&mut self, conn: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.queue(conn, write) || self.is_durable() {
+            return;
+        }
+        let (seq, next) = (self.recorded, self.released.wrapping_add(self.holds.len() as u32));
+        let Some(tx) = self.get_mut(conn) else { return };
+        let end = tx.queued;
+        // One entry serves all that a connection queued behind the same record.
+        let newest = tx.newest_hold;
+        if tx.holds > 0 && newest.wrapping_add(1) == next && self.holds.back().is_some_and(|h| h.seq == seq) {
+            self.extend_hold(newest, end);
+            return;
+        }
+        let Some(tx) = self.get_mut(conn) else { return };
+        tx.holds += 1;
+        tx.newest_hold = next;
+        self.holds.push_back(Hold { seq, conn, end });
+    }
+
+    /// Queues bytes that rest on no record: a challenge, a heartbeat, a pong. Still in order on its connection, so they
+    /// leave with what is held in front of them.
+    pub fn send_free(&mut self, conn: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.queue(conn, write) {
+            return;
+        }
+        let Some(tx) = self.get_mut(conn) else { return };
+        if tx.holds == 0 {
+            tx.free = tx.queued;
+            return;
+        }
+        let (newest, end) = (tx.newest_hold, tx.queued);
+        self.extend_hold(newest, end);
+    }
+
+    /// Appends what `write` writes to the journal as one record, and numbers it.
+    ///
+    /// While the journal fails ([`writable`](Self::writable) is false) a machine refuses what would record instead; a
+    /// record made all the same is kept and written when it works again.
+    pub fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Seq {
+        self.records.push(write);
+        self.recorded = self.recorded.next();
+        debug_assert_eq!(self.records.last(), self.recorded, "records are numbered without a gap");
+        self.recorded
+    }
+
+    /// Whether the journal takes records, as far as is known.
+    #[must_use]
+    pub const fn writable(&self) -> bool {
+        !self.failing
+    }
+
+    /// The newest durable record: a row made later must not be shown yet.
+    #[must_use]
+    pub const fn durable(&self) -> Seq {
+        self.durable
+    }
+
+    /// Opens a connection. Its end is one `Closed`, whether it succeeds or not; what is queued meanwhile is sent first.
+    pub fn dial(&mut self, target: Target) -> ConnId {
+        let conn = self.open(Stage::Dialling);
+        self.dials.push((conn, target));
+        conn
+    }
+
+    /// Half-closes once all that is queued has left; what is sent later goes nowhere. The peer may go on.
+    pub fn finish(&mut self, conn: ConnId) {
+        if let Some(tx) = self.touch(conn)
+            && tx.writable()
+        {
+            tx.finish = Finish::Asked;
+        }
+    }
+
+    /// Ends a connection; its `Closed` follows.
+    pub fn close(&mut self, conn: ConnId, how: Close) {
+        let Some(tx) = self.touch(conn) else { return };
+        match (tx.stage, how) {
+            (Stage::Open | Stage::Flushing | Stage::Lingering, Close::Abort) | (Stage::Dialling, _) => {
+                tx.stage = Stage::Ending(CloseReason::Asked);
+            }
+            (Stage::Open, Close::Flush) => tx.stage = Stage::Flushing,
+            (Stage::Free | Stage::Ending(_), _) | (Stage::Flushing | Stage::Lingering, Close::Flush) => {}
+        }
+    }
+
+    /// Stops reading from a connection and promises a `Drained` once no more than the low mark is unsent, at the next
+    /// settle where that is so already. Reading is on again by then.
+    pub fn pause(&mut self, conn: ConnId) {
+        if let Some(tx) = self.touch(conn)
+            && tx.pause == Pause::Off
+        {
+            tx.pause = Pause::Asked;
+        }
+    }
+
+    /// Sets how much a connection may have unsent.
+    pub fn limit(&mut self, conn: ConnId, limits: Limits) {
+        debug_assert!(limits.low <= limits.high && limits.high <= limits.cap);
+        if let Some(tx) = self.get_mut(conn) {
+            tx.limits = limits;
+        }
+    }
+
+    /// Whether a listener accepts. All do at the start.
+    pub fn accepting(&mut self, listener: ListenerId, on: bool) {
+        self.accepting.push((listener, on));
+    }
+
+    /// How many bytes may be queued before the high mark; zero for a connection that has ended.
+    #[must_use]
+    pub fn room(&self, conn: ConnId) -> usize {
+        self.get(conn).map_or(0, |tx| (tx.limits.high as usize).saturating_sub(tx.unsent()))
+    }
+
+    /// Bytes queued that the socket has not taken.
+    #[must_use]
+    pub fn unsent(&self, conn: ConnId) -> usize {
+        self.get(conn).map_or(0, Tx::unsent)
+    }
+
+    /// How many bytes the socket took since the connection was opened: what stands still while something is unsent is a
+    /// peer that does not read.
+    #[must_use]
+    pub fn progress(&self, conn: ConnId) -> u64 {
+        self.get(conn).map_or(0, |tx| tx.taken)
+    }
+
+    /// Tells the host's owner something, once every record made so far is durable.
+    pub fn event(&mut self, event: E) {
+        self.emit(Emission::Event(event));
+    }
+
+    /// Tells the host's owner something that rests on no record.
+    pub fn event_free(&mut self, event: E) {
+        self.ready.push_back(Emission::Event(event));
+    }
+
+    /// Answers a command, once every record made so far is durable.
+    pub fn answer(&mut self, ticket: Ticket, answer: A) {
+        self.emit(Emission::Answer(ticket, Ok(answer)));
+    }
+
+    /// Has something done outside, once every record made so far is durable: nobody starts a child on a grant that a
+    /// crash can undo.
+    pub fn act(&mut self, action: Action) -> ActId {
+        let id = self.next_act();
+        self.emit(Emission::Act(id, action));
+        id
+    }
+
+    /// Has something done outside that rests on no record.
+    pub fn act_free(&mut self, action: Action) -> ActId {
+        let id = self.next_act();
+        self.ready.push_back(Emission::Act(id, action));
+        id
+    }
+
+    /// How often a machine named a connection that had ended. Harmless, but a count that grows is a machine that forgot
+    /// a `Closed`.
+    #[must_use]
+    pub const fn stale_uses(&self) -> u64 {
+        self.stale
+    }
+
+    fn next_act(&mut self) -> ActId {
+        self.acts += 1;
+        ActId(self.acts)
+    }
+
+    fn emit(&mut self, emission: Emission<E, A>) {
+        if self.is_durable() {
+            self.ready.push_back(emission);
+        } else {
+            self.held.push_back((self.recorded, emission));
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        self.durable >= self.recorded
+    }
+
+    /// Copies a message behind the connection's buffer; false where the connection takes no more.
+    fn queue(&mut self, conn: ConnId, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let mut scratch = mem::take(&mut self.scratch);
+        scratch.clear();
+        let fresh = match self.touch(conn) {
+            Some(tx) if tx.writable() => tx.buf.capacity() == 0,
+            Some(_) | None => {
+                self.scratch = scratch;
+                return false;
+            }
+        };
+        write(&mut scratch);
+        let buf = if fresh { self.pool.pop() } else { None };
+        let Some(tx) = self.get_mut(conn) else { return false };
+        if let Some(buf) = buf {
+            tx.buf = buf;
+        }
+        // What the socket took leaves the buffer when it is most of it, so that copying stays linear.
+        let sent = tx.buf.len() - tx.unsent();
+        if sent > tx.buf.len() / 2 {
+            tx.buf.drain(..sent);
+        }
+        tx.buf.extend_from_slice(&scratch);
+        tx.queued += scratch.len() as u64;
+        if tx.unsent() > tx.limits.cap as usize {
+            tx.stage = Stage::Ending(CloseReason::Overflow);
+        }
+        if scratch.capacity() > Self::POOLED_BYTES {
+            scratch = Vec::new();
+        }
+        self.scratch = scratch;
+        true
+    }
+
+    /// Lets a hold cover the stream up to `end`.
+    fn extend_hold(&mut self, hold: u32, end: u64) {
+        let index = hold.wrapping_sub(self.released) as usize;
+        if let Some(hold) = self.holds.get_mut(index) {
+            hold.end = end;
+        }
+    }
+
+    fn get(&self, conn: ConnId) -> Option<&Tx> {
+        let tx = self.slots.get(conn.slot())?;
+        (tx.generation == conn.generation() && tx.stage != Stage::Free).then_some(tx)
+    }
+
+    pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Tx> {
+        let tx = self.slots.get_mut(conn.slot())?;
+        (tx.generation == conn.generation() && tx.stage != Stage::Free).then_some(tx)
+    }
+
+    /// As `get_mut`, with the connection on the list of those to settle.
+    pub(crate) fn touch(&mut self, conn: ConnId) -> Option<&mut Tx> {
+        let Some(tx) = self.slots.get_mut(conn.slot()) else {
+            self.stale += 1;
+            return None;
+        };
+        if tx.generation != conn.generation() || tx.stage == Stage::Free {
+            self.stale += 1;
+            return None;
+        }
+        if !tx.dirty {
+            tx.dirty = true;
+            self.dirty.push(conn.slot() as u32);
+        }
+        Some(tx)
+    }
+}
+
+/// The host's side.
+impl<E, A> Outbox<E, A> {
+    pub(crate) fn open(&mut self, stage: Stage) -> ConnId {
+        if let Some(slot) = self.spare_slots.pop() {
+            let tx = &mut self.slots[slot as usize];
+            debug_assert_eq!(tx.stage, Stage::Free);
+            tx.stage = stage;
+            return ConnId::new(slot, tx.generation);
+        }
+        self.slots.push(Tx {
+            generation: 0,
+            holds: 0,
+            newest_hold: 0,
+            limits: Limits::DEFAULT,
+            buf: Vec::new(),
+            taken: 0,
+            free: 0,
+            queued: 0,
+            stage,
+            dirty: false,
+            blocked: false,
+            pause: Pause::Off,
+            finish: Finish::Open,
+            eof: false,
+            closing: false,
+        });
+        ConnId::new((self.slots.len() - 1) as u32, 0)
+    }
+
+    /// Gives a slot back, with its buffer; its id is stale from here on. Returns the bytes that were unsent.
+    pub(crate) fn free(&mut self, conn: ConnId) -> usize {
+        let Some(tx) = self.get_mut(conn) else { return 0 };
+        let unsent = tx.unsent();
+        let buf = mem::take(&mut tx.buf);
+        *tx = Tx {
+            generation: tx.generation.wrapping_add(1),
+            holds: 0,
+            newest_hold: 0,
+            limits: Limits::DEFAULT,
+            buf: Vec::new(),
+            taken: 0,
+            free: 0,
+            queued: 0,
+            stage: Stage::Free,
+            // It may stand on the list still; the next connection of the slot finds itself there.
+            dirty: tx.dirty,
+            blocked: false,
+            pause: Pause::Off,
+            finish: Finish::Open,
+            eof: false,
+            closing: false,
+        };
+        self.spare_slots.push(conn.slot() as u32);
+        self.recycle(buf);
+        unsent
+    }
+
+    /// The connection that has a slot now.
+    pub(crate) fn at(&self, slot: u32) -> Option<ConnId> {
+        let tx = self.slots.get(slot as usize)?;
+        (tx.stage != Stage::Free).then(|| ConnId::new(slot, tx.generation))
+    }
+
+    pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Tx> {
+        self.slots.get_mut(slot as usize)
+    }
+
+    pub(crate) fn stage(&self, conn: ConnId) -> Option<Stage> {
+        self.get(conn).map(|tx| tx.stage)
+    }
+
+    /// Lets nothing more be queued on a connection whose end is about to be told; the bytes that stay unsent.
+    pub(crate) fn mark_ended(&mut self, conn: ConnId) -> usize {
+        let Some(tx) = self.get_mut(conn) else { return 0 };
+        tx.stage = Stage::Ending(CloseReason::Asked);
+        tx.unsent()
+    }
+
+    /// Gives the list of a settle back, so that its buffer is used again.
+    pub(crate) fn reuse_dirty(&mut self, mut list: Vec<u32>) {
+        if self.dirty.is_empty() {
+            list.clear();
+            self.dirty = list;
+        }
+    }
+
+    pub(crate) fn open_connections(&self) -> usize {
+        self.slots.len() - self.spare_slots.len()
+    }
+
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnId> {
+        (0..self.slots.len() as u32).filter_map(|slot| self.at(slot))
+    }
+
+    /// The socket took `count` bytes.
+    pub(crate) fn took(&mut self, conn: ConnId, count: usize) {
+        let Some(tx) = self.get_mut(conn) else { return };
+        debug_assert!(tx.taken + count as u64 <= tx.free, "a driver says no more was taken than was offered");
+        tx.taken = (tx.taken + count as u64).min(tx.free);
+        if tx.unsent() == 0 {
+            let buf = mem::take(&mut tx.buf);
+            self.recycle(buf);
+        }
+    }
+
+    /// Everything up to `upto` is durable: what rested on it may leave.
+    pub(crate) fn persisted(&mut self, upto: Seq) {
+        self.durable = self.durable.max(upto.min(self.recorded));
+        while let Some(hold) = self.holds.front()
+            && hold.seq <= self.durable
+        {
+            let (conn, end) = (hold.conn, hold.end);
+            self.holds.pop_front();
+            self.released = self.released.wrapping_add(1);
+            if self.get(conn).is_some()
+                && let Some(tx) = self.touch(conn)
+            {
+                tx.free = tx.free.max(end);
+                tx.holds -= 1;
+                debug_assert!(tx.holds > 0 || tx.free == tx.queued, "the newest hold covers all behind it");
+            }
+        }
+        while let Some((seq, _)) = self.held.front()
+            && *seq <= self.durable
+        {
+            if let Some((_, emission)) = self.held.pop_front() {
+                self.ready.push_back(emission);
+            }
+        }
+    }
+
+    /// The journal fails: connections that hold bytes end, answers that are held are refused. Events and actions stay
+    /// until the records under them are durable after all.
+    pub(crate) fn persist_failed(&mut self) {
+        self.failing = true;
+        for hold in mem::take(&mut self.holds) {
+            self.released = self.released.wrapping_add(1);
+            if self.get(hold.conn).is_some()
+                && let Some(tx) = self.touch(hold.conn)
+            {
+                tx.stage = Stage::Ending(CloseReason::NotDurable);
+                tx.holds = 0;
+            }
+        }
+        for (seq, emission) in mem::take(&mut self.held) {
+            match emission {
+                Emission::Answer(ticket, _) => {
+                    self.ready.push_back(Emission::Answer(ticket, Err(Refused::NotDurable)));
+                }
+                Emission::Event(_) | Emission::Act(..) => self.held.push_back((seq, emission)),
+            }
+        }
+    }
+
+    pub(crate) fn resumed(&mut self, upto: Seq) {
+        self.failing = false;
+        self.persisted(upto);
+    }
+
+    pub(crate) const fn recorded(&self) -> Seq {
+        self.recorded
+    }
+
+    /// Whether anything waits for the journal.
+    pub(crate) fn waits(&self) -> bool {
+        !self.records.is_empty() || self.durable < self.recorded
+    }
+
+    /// How many bytes of answers, events and actions wait; each emission counts as one.
+    pub(crate) fn held_emissions(&self) -> usize {
+        self.held.len()
+    }
+
+    fn recycle(&mut self, mut buf: Vec<u8>) {
+        if buf.capacity() > 0 && buf.capacity() <= Self::POOLED_BYTES && self.pool.len() < Self::POOL {
+            buf.clear();
+            self.pool.push(buf);
+        }
+    }
+}
