@@ -67,10 +67,15 @@ impl Meta {
 
     /// Puts `addr` first, met at `now`; the oldest falls off the end.
     pub fn met_at(&mut self, addr: SocketAddr, now: Wall) {
+        self.prefer(addr);
+        self.addrs[0].last_seen = now.as_millis();
+    }
+
+    /// Puts `addr` first without saying that the peer was met there; the oldest falls off the end.
+    pub fn prefer(&mut self, addr: SocketAddr) {
         let text = addr.to_string();
         let known = self.addrs.iter().position(|a| a.addr == text).map(|at| self.addrs.remove(at));
-        let mut first = known.unwrap_or_else(|| Address { addr: text, last_seen: 0, other: Map::new() });
-        first.last_seen = now.as_millis();
+        let first = known.unwrap_or_else(|| Address { addr: text, last_seen: 0, other: Map::new() });
         self.addrs.insert(0, first);
         self.addrs.truncate(MAX_ADDRESSES);
     }

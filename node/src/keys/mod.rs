@@ -263,6 +263,14 @@ impl Keys {
         self.change_meta(peer, |meta| meta.told_of(addrs))
     }
 
+    /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there.
+    ///
+    /// # Errors
+    /// If `peer` is no peer id or the file cannot be written.
+    pub fn prefer(&self, peer: &str, addr: SocketAddr) -> Result<bool, Failure> {
+        self.change_meta(peer, |meta| meta.prefer(addr))
+    }
+
     fn change_meta(&self, peer: &str, change: impl FnOnce(&mut Meta)) -> Result<bool, Failure> {
         if self.key(peer)? == Stored::Absent {
             return Ok(false);
