@@ -11,7 +11,7 @@ use relay_core::machine::{Machine, Refused, Ticket};
 use relay_core::time::Now;
 
 use crate::actor::{Actor, ActorThread, NoActions};
-use crate::handle::{Gauges, Handle};
+use crate::handle::{Gauges, Handle, Reply};
 use crate::inbox::{Ask, Inbox, Mail, Wake};
 use crate::journal::JournalThread;
 use crate::queue::{Events, Sender, bounded};
@@ -41,7 +41,7 @@ impl Default for Options {
 pub struct Desk<M: Machine + 'static> {
     inbox: Arc<Inbox<M>>,
     events: Sender<M::Event>,
-    tickets: BTreeMap<Ticket, Sender<Result<M::Answer, Refused>>>,
+    tickets: BTreeMap<Ticket, Sender<Reply<M>>>,
     journal: Option<JournalThread>,
     actor: ActorThread<M>,
     spare: Option<Records>,

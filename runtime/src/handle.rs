@@ -19,6 +19,9 @@ pub struct Handle<M: Machine> {
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+/// A machine's answer, or why there is none.
+pub type Reply<M> = Result<<M as Machine>::Answer, Refused>;
+
 /// What a host and its machine hold, by name.
 pub type Gauges = Vec<(&'static str, u64)>;
 
@@ -91,10 +94,7 @@ impl<M: Machine> Handle<M> {
     ///
     /// # Errors
     /// The command is handed back where it was not taken.
-    pub fn command(
-        &self,
-        command: M::Command,
-    ) -> Result<Pending<Result<M::Answer, Refused>>, Rejected<M::Command>> {
+    pub fn command(&self, command: M::Command) -> Result<Pending<Reply<M>>, Rejected<M::Command>> {
         let (sender, answer) = bounded(1);
         match self.inbox.ask(Ask::Command(command, sender)) {
             Ok(()) => Ok(Pending(answer)),

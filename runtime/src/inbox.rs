@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use relay_core::action::{ActId, Acted};
 use relay_core::journal::{Records, Seq};
-use relay_core::machine::{Machine, Refused};
+use relay_core::machine::Machine;
 
-use crate::handle::Gauges;
+use crate::handle::{Gauges, Reply};
 use crate::queue::Sender;
 
 /// Ends a driver's sleep, from any thread. Waking a driver that does not sleep does no harm.
@@ -28,7 +28,7 @@ pub(crate) enum Mail {
 
 /// What the owner says.
 pub(crate) enum Ask<M: Machine> {
-    Command(M::Command, Sender<Result<M::Answer, Refused>>),
+    Command(M::Command, Sender<Reply<M>>),
     Drain(Duration),
     Gauges(Sender<Gauges>),
 }

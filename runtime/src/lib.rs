@@ -12,11 +12,15 @@ mod desk;
 mod handle;
 mod inbox;
 mod journal;
+mod net;
 mod queue;
 
 pub use actor::{Actor, NoActions};
 pub use clock::Clock;
 pub use desk::{Desk, Options};
-pub use handle::{CallError, Gauges, Handle, Pending, Rejected};
+pub use handle::{CallError, Gauges, Handle, Pending, Rejected, Reply};
 pub use inbox::Wake;
+pub use net::{
+    Listener, SocketFile, close_reason, dial_error, is_exhausted, raise_descriptor_limit, unix_endpoint,
+};
 pub use queue::{Events, RecvError};
