@@ -6,8 +6,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use relay_core::peer::invite::is_peer_id;
 use relay_core::secret::encode_hex;
+use relay_core::text::PeerId;
 
 use crate::atomic;
 use crate::failure::Failure;
@@ -76,15 +76,14 @@ impl Home {
     ///
     /// # Errors
     /// If the file cannot be read or holds no peer id.
-    pub fn identity(&self) -> Result<Option<String>, Failure> {
+    pub fn identity(&self) -> Result<Option<PeerId>, Failure> {
         let path = self.identity_path();
         let read = atomic::read_text(&path, MAX_IDENTITY_FILE);
         let Some(text) = read.map_err(|error| Failure::io("read", &path, &error))? else {
             return Ok(None);
         };
-        let id = text.trim();
-        if is_peer_id(id) {
-            return Ok(Some(id.to_owned()));
+        if let Some(id) = PeerId::parse(text.trim()) {
+            return Ok(Some(id));
         }
         Err(Failure::usage(
             format!("{} holds no peer id: one line, 1 to 128 of A-Z a-z 0-9 - _", path.display()),
@@ -99,7 +98,7 @@ impl Home {
     ///
     /// # Errors
     /// If the file cannot be read or made, or holds no peer id.
-    pub fn identity_or_new(&self, host: &str, fresh: [u8; 4]) -> Result<String, Failure> {
+    pub fn identity_or_new(&self, host: &str, fresh: [u8; 4]) -> Result<PeerId, Failure> {
         if let Some(id) = self.identity()? {
             return Ok(id);
         }
@@ -120,27 +119,24 @@ impl Home {
     }
 }
 
-/// Refuses what is no peer id.
+/// Reads a peer id that a user gave.
 ///
 /// # Errors
-/// A usage failure that names the rule.
-pub fn check_peer_id(id: &str) -> Result<(), Failure> {
-    if is_peer_id(id) {
-        return Ok(());
-    }
-    Err(Failure::usage(
-        format!("{id:?} is no peer id"),
-        "A peer id is 1 to 128 of A-Z a-z 0-9 - _ and not _pending. The peer shows its own with: relay identity.",
-    ))
+/// The rule, in a line for people.
+pub fn peer_id(text: &str) -> Result<PeerId, String> {
+    let rule =
+        "a peer id is 1 to 128 of A-Z a-z 0-9 - _ and not _pending (the peer shows its own: relay identity)";
+    PeerId::parse(text).ok_or_else(|| rule.to_owned())
 }
 
-fn new_id(host: &str, fresh: [u8; 4]) -> String {
+fn new_id(host: &str, fresh: [u8; 4]) -> PeerId {
     let short = host.split('.').next().unwrap_or_default().to_lowercase();
     let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
     let name: String = short.chars().take(MAX_HOST).map(clean).collect();
     let name = name.trim_matches('-');
     let name = if name.is_empty() { "relay" } else { name };
-    format!("{name}-{}", encode_hex(&fresh))
+    let id = format!("{name}-{}", encode_hex(&fresh));
+    PeerId::parse(&id).expect("at most 73 bytes of a-z 0-9 -, and more than the reserved name")
 }
 
 #[cfg(test)]
@@ -178,9 +174,9 @@ mod tests {
             ("...", "relay-0a0b0c0d"),
             ("日本", "relay-0a0b0c0d"),
         ] {
-            assert_eq!(new_id(host, [10, 11, 12, 13]), id);
+            assert_eq!(new_id(host, [10, 11, 12, 13]).as_str(), id);
         }
-        assert!(is_peer_id(&new_id(&"x".repeat(500), [0; 4])));
+        assert_eq!(new_id(&"x".repeat(500), [0; 4]).as_str().len(), MAX_HOST + 9);
     }
 
     #[test]
@@ -200,7 +196,7 @@ mod tests {
         let home = Home::at(temp.path());
         let path = temp.path().join("identity");
         fs::write(&path, "  Build-2 \r\n").unwrap();
-        assert_eq!(home.identity().unwrap().unwrap(), "Build-2");
+        assert_eq!(home.identity().unwrap().unwrap().as_str(), "Build-2");
         for bad in ["", "a b", "a\nb", "../x", "_pending", &"x".repeat(129)] {
             fs::write(&path, bad).unwrap();
             let failure = home.identity_or_new("host", [1; 4]).unwrap_err();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use relay_core::peer::pairing::PairingCode;
+use relay_core::text::PeerId;
 use zeroize::Zeroizing;
 
 use super::{Globals, Output, System, World};
@@ -65,7 +66,7 @@ impl<'c> Context<'c> {
     ///
     /// # Errors
     /// If it cannot be read or made.
-    pub fn identity(&mut self) -> Result<String, Failure> {
+    pub fn identity(&mut self) -> Result<PeerId, Failure> {
         if let Some(id) = self.home.identity()? {
             return Ok(id);
         }

@@ -1,6 +1,7 @@
 //! `relay identity`.
 
 use clap::Args;
+use relay_core::text::PeerId;
 use serde::Serialize;
 
 use super::Context;
@@ -13,7 +14,7 @@ pub(super) struct Identity {}
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     home: String,
 }
 
@@ -25,7 +26,7 @@ impl Identity {
             let home = context.home.dir().display().to_string();
             context.out.object(&Answer { id: &id, home });
         } else {
-            context.out.line(&id);
+            context.out.line(id.as_str());
         }
         Ok(())
     }

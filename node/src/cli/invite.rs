@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use relay_core::peer::invite::{mint_code, mint_link};
+use relay_core::text::PeerId;
 use serde::Serialize;
 
 use super::{Context, pairing};
@@ -37,7 +38,7 @@ enum Format {
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     addr: SocketAddr,
     link: &'a str,
     code: Option<&'a str>,

@@ -2,11 +2,12 @@
 
 use clap::Args;
 use relay_core::peer::pairing::PairingCode;
+use relay_core::text::PeerId;
 use serde::Serialize;
 
 use super::{Context, secret};
 use crate::failure::Failure;
-use crate::home::check_peer_id;
+use crate::home::peer_id;
 use crate::keys::Stored;
 
 /// Make a pairing code for one other machine
@@ -27,19 +28,20 @@ pub(super) struct Accept {
     /// The code, as the other machine shows it; - reads it from stdin
     code: String,
     /// The other machine's peer id
-    peer: String,
+    #[arg(value_parser = peer_id)]
+    peer: PeerId,
 }
 
 #[derive(Serialize)]
 struct Offered<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     code: &'a str,
 }
 
 #[derive(Serialize)]
 struct Accepted<'a> {
-    id: &'a str,
-    peer: &'a str,
+    id: &'a PeerId,
+    peer: &'a PeerId,
     replaced: bool,
 }
 
@@ -53,7 +55,7 @@ impl Pair {
         if context.out.is_json() {
             context.out.object(&Offered { id: &id, code: &shown });
         } else {
-            context.out.facts(&[("id", &id), ("code", &shown)]);
+            context.out.facts(&[("id", id.as_str()), ("code", &shown)]);
             context.out.talk(&format!("On the other machine: relay accept CODE {id}"));
         }
         Ok(())
@@ -62,7 +64,6 @@ impl Pair {
 
 impl Accept {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
-        check_peer_id(&self.peer)?;
         let text = secret::argument(&self.code, "code", context)?;
         let Some(code) = PairingCode::parse(&text) else {
             return Err(Failure::usage(
@@ -73,7 +74,7 @@ impl Accept {
         let id = context.identity()?;
         if self.peer == id {
             return Err(Failure::refused(
-                format!("{id:?} is this machine itself"),
+                format!("{id} is this machine itself"),
                 "Run relay accept on the other machine, with this one's id.",
             ));
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use relay_core::secret::Key;
+use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use super::output::time;
 use super::{Context, secret};
 use crate::config::reachable_address;
 use crate::failure::Failure;
-use crate::home::check_peer_id;
+use crate::home::peer_id;
 use crate::keys::{Peer, Stored};
 
 /// List, add, show and forget paired peers
@@ -27,7 +28,8 @@ pub(super) enum Peers {
     #[command(after_help = "Example:\n  relay peers show build-2-1a2b3c4d")]
     Show {
         /// The peer's id
-        id: String,
+        #[arg(value_parser = peer_id)]
+        id: PeerId,
     },
     /// Forget a peer: its key, its addresses and all else kept about it
     ///
@@ -35,7 +37,8 @@ pub(super) enum Peers {
     #[command(after_help = "Example:\n  relay peers forget build-2-1a2b3c4d")]
     Forget {
         /// The peer's id
-        id: String,
+        #[arg(value_parser = peer_id)]
+        id: PeerId,
     },
     /// Remove what is left of peers that have no key
     ///
@@ -58,7 +61,8 @@ pub(super) enum Peers {
 )]
 pub(super) struct Add {
     /// The peer's id
-    id: String,
+    #[arg(value_parser = peer_id)]
+    id: PeerId,
     #[command(flatten)]
     source: Source,
     /// Where the peer listens
@@ -79,7 +83,7 @@ struct Source {
 
 #[derive(Serialize)]
 struct PeerAnswer<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     paired: bool,
     addr: Option<&'a str>,
     last_seen: Option<String>,
@@ -94,13 +98,13 @@ struct AddressAnswer<'a> {
 
 #[derive(Serialize)]
 struct Added<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     replaced: bool,
 }
 
 #[derive(Serialize)]
 struct Forgotten<'a> {
-    id: &'a str,
+    id: &'a PeerId,
     removed: &'a [String],
 }
 
@@ -137,7 +141,7 @@ fn list(context: &mut Context<'_>) -> Result<(), Failure> {
             let answer = answer(peer);
             let state = if peer.paired { "paired" } else { "unpaired" };
             let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
-            vec![peer.id.clone(), state.to_owned(), answer.addr.unwrap_or("-").to_owned(), seen]
+            vec![peer.id.to_string(), state.to_owned(), answer.addr.unwrap_or("-").to_owned(), seen]
         };
         let rows = listing.peers.iter().map(row).collect();
         out.table(&["PEER", "STATE", "ADDRESS", "LAST SEEN"], rows);
@@ -147,7 +151,6 @@ fn list(context: &mut Context<'_>) -> Result<(), Failure> {
 
 impl Add {
     fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
-        check_peer_id(&self.id)?;
         let text = match (&self.source.key, &self.source.key_file) {
             (Some(key), _) => secret::argument(key, "key", context)?,
             (None, Some(path)) => secret::file(path, "key", context)?,
@@ -167,7 +170,7 @@ impl Add {
         let id = context.identity()?;
         if self.id == id {
             return Err(Failure::refused(
-                format!("{id:?} is this machine itself"),
+                format!("{id} is this machine itself"),
                 "Give the other machine's id.",
             ));
         }
@@ -188,7 +191,7 @@ impl Add {
     }
 }
 
-fn show(id: String, context: &mut Context<'_>) -> Result<(), Failure> {
+fn show(id: PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
     let keys = context.home.keys();
     let paired = match keys.key(&id)? {
         Stored::Paired(_) => true,
@@ -208,7 +211,7 @@ fn show(id: String, context: &mut Context<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let mut facts =
-        vec![("id", peer.id.clone()), ("state", if paired { "paired" } else { "unpaired" }.to_owned())];
+        vec![("id", peer.id.to_string()), ("state", if paired { "paired" } else { "unpaired" }.to_owned())];
     for address in answer.addrs {
         let seen =
             address.last_seen.map_or_else(|| "never seen there".to_owned(), |at| format!("last seen {at}"));
@@ -219,7 +222,7 @@ fn show(id: String, context: &mut Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn forget(id: &str, context: &mut Context<'_>) -> Result<(), Failure> {
+fn forget(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
     let removed = context.home.keys().forget(id)?;
     if removed.is_empty() {
         return Err(unknown(id));
@@ -264,6 +267,6 @@ fn answer(peer: &Peer) -> PeerAnswer<'_> {
     }
 }
 
-fn unknown(id: &str) -> Failure {
-    Failure::refused(format!("peer {id:?} is not known here"), "relay peers list shows those that are.")
+fn unknown(id: &PeerId) -> Failure {
+    Failure::refused(format!("peer \"{id}\" is not known here"), "relay peers list shows those that are.")
 }

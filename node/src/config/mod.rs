@@ -11,6 +11,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 
+use relay_core::message::FeatureSet;
 use relay_core::peer::invite::DEFAULT_PORT;
 use serde_json::Value;
 
@@ -22,10 +23,6 @@ pub use values::{listen_address, reachable_address};
 
 /// Longest file that is read, in bytes.
 const MAX_FILE: usize = 256 * 1024;
-
-/// Every feature of a link that this node can agree to.
-pub const FEATURES: [&str; 6] =
-    ["unknown-ok", "frame-bin", "lease-fleet", "headroom", "supervised-task", "lease-fence"];
 
 /// One key of the file, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +62,7 @@ pub const KEYS: [KeyDoc; 8] = [
     KeyDoc {
         name: "features",
         doc: "The features of a link to offer. Leave one out to switch it off.",
-        example: "[\"unknown-ok\", \"frame-bin\", \"lease-fleet\", \"headroom\", \"supervised-task\", \"lease-fence\"]",
+        example: "[\"frame-bin\", \"headroom\", \"lease-fence\", \"lease-fleet\", \"supervised-task\", \"unknown-ok\"]",
     },
     KeyDoc {
         name: "log",
@@ -121,8 +118,8 @@ pub struct Config {
     pub heartbeat: Duration,
     /// Most lasting links at a time.
     pub max_peers: u16,
-    /// The features to offer, of [`FEATURES`], without repeats.
-    pub features: Vec<&'static str>,
+    /// The features to offer.
+    pub features: FeatureSet,
     /// How much is logged.
     pub log: Level,
     /// The log's form.
@@ -138,7 +135,7 @@ impl Default for Config {
             runtime: Runtime::Smol,
             heartbeat: Duration::from_secs(30),
             max_peers: 256,
-            features: FEATURES.to_vec(),
+            features: FeatureSet::ALL,
             log: Level::Info,
             log_format: LogFormat::Text,
             given: Vec::new(),
@@ -235,6 +232,8 @@ fn unknown(what: &str, name: &str, known: impl Iterator<Item = &'static str> + C
 
 #[cfg(test)]
 mod tests {
+    use relay_core::message::Feature;
+
     use super::*;
     use crate::failure::Exit;
 
@@ -281,7 +280,7 @@ mod tests {
             (config.runtime, config.heartbeat, config.max_peers),
             (Runtime::Mio, Duration::from_secs(5), 3)
         );
-        assert_eq!(config.features, ["frame-bin"]);
+        assert_eq!(config.features, FeatureSet::EMPTY.with(Feature::FrameBin));
         assert_eq!((config.log, config.log_format), (Level::Debug, LogFormat::Json));
         for key in KEYS {
             let (value, given) = config.value(key.name).unwrap();

@@ -3,11 +3,12 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use relay_core::message::{Feature, FeatureSet};
 use relay_core::peer::invite::DEFAULT_PORT;
 use serde_json::{Value, json};
 use toml::Value as Toml;
 
-use super::{Config, FEATURES, Level, LogFormat, Runtime, unknown};
+use super::{Config, Level, LogFormat, Runtime, unknown};
 
 /// Most addresses that are told to peers.
 const MAX_ADVERTISED: usize = 6;
@@ -106,12 +107,11 @@ fn advertise(value: &Toml) -> Result<Vec<SocketAddr>, String> {
     texts.into_iter().map(reachable_address).collect()
 }
 
-fn features(value: &Toml) -> Result<Vec<&'static str>, String> {
+fn features(value: &Toml) -> Result<FeatureSet, String> {
     let texts = strings(value).ok_or("expected a list of feature names")?;
-    if let Some(odd) = texts.iter().find(|text| !FEATURES.contains(text)) {
-        return Err(unknown("feature", odd, FEATURES.into_iter()));
-    }
-    Ok(FEATURES.into_iter().filter(|feature| texts.contains(feature)).collect())
+    let known = || Feature::ALL.into_iter().map(Feature::as_str);
+    let read = |text| Feature::parse(text).ok_or_else(|| unknown("feature", text, known()));
+    texts.into_iter().map(read).collect()
 }
 
 fn strings(value: &Toml) -> Option<Vec<&str>> {

@@ -16,14 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub use meta::{Address, MAX_ADDRESSES, Meta};
-use relay_core::peer::invite::{RESERVED_PEER_ID, is_peer_id};
 use relay_core::secret::Key;
+use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use zeroize::Zeroizing;
 
 use crate::atomic;
 use crate::failure::Failure;
-use crate::home::check_peer_id;
 
 /// Longest key file that is read, in bytes.
 const MAX_KEY_FILE: usize = 1024;
@@ -58,7 +57,7 @@ pub enum Stored {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its id.
-    pub id: String,
+    pub id: PeerId,
     /// Whether its file holds a key.
     pub paired: bool,
     /// Its addresses.
@@ -84,10 +83,9 @@ impl Keys {
     /// What is stored under a peer's id.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the file is there but cannot be opened.
-    pub fn key(&self, peer: &str) -> Result<Stored, Failure> {
-        check_peer_id(peer)?;
-        read_key(&self.path(peer, "key"))
+    /// If the file is there but cannot be opened.
+    pub fn key(&self, peer: &PeerId) -> Result<Stored, Failure> {
+        read_key(&self.path(peer.as_str(), "key"))
     }
 
     /// Every peer that has a key file.
@@ -100,17 +98,17 @@ impl Keys {
             let Some(id) = name.strip_suffix(".key").filter(|id| !id.starts_with('.')) else {
                 continue;
             };
-            if id == RESERVED_PEER_ID {
+            if id == PeerId::PENDING {
                 continue;
             }
-            if !is_peer_id(id) {
+            let Some(id) = PeerId::parse(id) else {
                 listing.warnings.push(format!(
                     "{name:?} in {} is not named after a peer id; ignored",
                     self.dir.display()
                 ));
                 continue;
-            }
-            let stored = self.key(id).unwrap_or_else(|failure| Stored::Broken(failure.message));
+            };
+            let stored = self.key(&id).unwrap_or_else(|failure| Stored::Broken(failure.message));
             let paired = match stored {
                 Stored::Paired(_) => true,
                 Stored::Absent => continue,
@@ -119,9 +117,9 @@ impl Keys {
                     false
                 }
             };
-            let (meta, warning) = self.meta(id);
+            let (meta, warning) = self.meta(&id);
             listing.warnings.extend(warning);
-            listing.peers.push(Peer { id: id.to_owned(), paired, meta });
+            listing.peers.push(Peer { id, paired, meta });
         }
         listing.peers.sort_by(|one, two| one.id.cmp(&two.id));
         Ok(listing)
@@ -130,14 +128,14 @@ impl Keys {
     /// Stores a peer's key; says whether it took the place of another.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the file cannot be written.
-    pub fn add(&self, peer: &str, key: &Key) -> Result<bool, Failure> {
+    /// If the file cannot be written.
+    pub fn add(&self, peer: &PeerId, key: &Key) -> Result<bool, Failure> {
         let replaced = match self.key(peer)? {
             Stored::Paired(old) => old != *key,
             Stored::Broken(_) => true,
             Stored::Absent => false,
         };
-        self.write_key(&self.path(peer, "key"), key)?;
+        self.write_key(&self.path(peer.as_str(), "key"), key)?;
         Ok(replaced)
     }
 
@@ -148,11 +146,10 @@ impl Keys {
     /// never taken for another's. A service that still has a link to the peer must drop it.
     ///
     /// # Errors
-    /// If `peer` is no peer id or a file cannot be removed.
-    pub fn forget(&self, peer: &str) -> Result<Vec<String>, Failure> {
-        check_peer_id(peer)?;
+    /// If a file cannot be removed.
+    pub fn forget(&self, peer: &PeerId) -> Result<Vec<String>, Failure> {
         let mut names = self.names(&mut Vec::new())?;
-        names.retain(|name| owner_of(name) == Some(peer));
+        names.retain(|name| owner_of(name) == Some(peer.as_str()));
         names.sort_by_key(|name| (!name.ends_with(".key"), name.clone()));
         names.retain(|name| !self.dir.join(name).is_dir());
         self.remove_all(&names)?;
@@ -179,7 +176,7 @@ impl Keys {
                 let Some((id, ending)) = name.split_once('.') else {
                     return false;
                 };
-                is_peer_id(id)
+                PeerId::parse(id).is_some()
                     && STATE_ENDINGS.contains(&ending)
                     && !path.is_dir()
                     && fs::symlink_metadata(self.path(id, "key"))
@@ -205,7 +202,7 @@ impl Keys {
     /// # Errors
     /// If the file is there but cannot be opened.
     pub fn pending(&self) -> Result<Stored, Failure> {
-        read_key(&self.path(RESERVED_PEER_ID, "key"))
+        read_key(&self.path(PeerId::PENDING, "key"))
     }
 
     /// Stores the pending key in place of any other: one invitation is open at a time.
@@ -213,7 +210,7 @@ impl Keys {
     /// # Errors
     /// If the file cannot be written.
     pub fn set_pending(&self, key: &Key) -> Result<(), Failure> {
-        self.write_key(&self.path(RESERVED_PEER_ID, "key"), key)
+        self.write_key(&self.path(PeerId::PENDING, "key"), key)
     }
 
     /// Redeems the pending key for `peer`, who proved to hold `key`; says whether it was still the pending one.
@@ -222,12 +219,12 @@ impl Keys {
     /// that has a key file is never redeemed: only that key counts for it.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the files cannot be changed.
-    pub fn redeem(&self, peer: &str, key: &Key) -> Result<bool, Failure> {
+    /// If the files cannot be changed.
+    pub fn redeem(&self, peer: &PeerId, key: &Key) -> Result<bool, Failure> {
         if self.key(peer)? != Stored::Absent || self.pending()? != Stored::Paired(key.clone()) {
             return Ok(false);
         }
-        let (pending, path) = (self.path(RESERVED_PEER_ID, "key"), self.path(peer, "key"));
+        let (pending, path) = (self.path(PeerId::PENDING, "key"), self.path(peer.as_str(), "key"));
         // Another program may have written it, with a mode of its own.
         fs::set_permissions(&pending, Permissions::from_mode(atomic::PRIVATE))
             .and_then(|()| fs::rename(&pending, &path))
@@ -238,11 +235,8 @@ impl Keys {
 
     /// A peer's addresses, and a warning if its file is broken (it then counts as none).
     #[must_use]
-    pub fn meta(&self, peer: &str) -> (Meta, Option<String>) {
-        if !is_peer_id(peer) {
-            return (Meta::default(), None);
-        }
-        Meta::read(&self.path(peer, "meta"))
+    pub fn meta(&self, peer: &PeerId) -> (Meta, Option<String>) {
+        Meta::read(&self.path(peer.as_str(), "meta"))
     }
 
     /// Notes that a peer was met at `addr`, which becomes its first address; says whether it was noted.
@@ -250,28 +244,28 @@ impl Keys {
     /// Nothing is noted for a peer without a key file, so that a live link brings back nothing that was forgotten.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the file cannot be written.
-    pub fn met_at(&self, peer: &str, addr: SocketAddr, now: Wall) -> Result<bool, Failure> {
+    /// If the file cannot be written.
+    pub fn met_at(&self, peer: &PeerId, addr: SocketAddr, now: Wall) -> Result<bool, Failure> {
         self.change_meta(peer, |meta| meta.met_at(addr, now))
     }
 
     /// Notes addresses that a peer says it has: behind the known ones, never met; says whether they were noted.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the file cannot be written.
-    pub fn told_of(&self, peer: &str, addrs: &[SocketAddr]) -> Result<bool, Failure> {
+    /// If the file cannot be written.
+    pub fn told_of(&self, peer: &PeerId, addrs: &[SocketAddr]) -> Result<bool, Failure> {
         self.change_meta(peer, |meta| meta.told_of(addrs))
     }
 
     /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there.
     ///
     /// # Errors
-    /// If `peer` is no peer id or the file cannot be written.
-    pub fn prefer(&self, peer: &str, addr: SocketAddr) -> Result<bool, Failure> {
+    /// If the file cannot be written.
+    pub fn prefer(&self, peer: &PeerId, addr: SocketAddr) -> Result<bool, Failure> {
         self.change_meta(peer, |meta| meta.prefer(addr))
     }
 
-    fn change_meta(&self, peer: &str, change: impl FnOnce(&mut Meta)) -> Result<bool, Failure> {
+    fn change_meta(&self, peer: &PeerId, change: impl FnOnce(&mut Meta)) -> Result<bool, Failure> {
         if self.key(peer)? == Stored::Absent {
             return Ok(false);
         }
@@ -279,7 +273,7 @@ impl Keys {
         let mut new = old.clone();
         change(&mut new);
         if new != old {
-            let path = self.path(peer, "meta");
+            let path = self.path(peer.as_str(), "meta");
             atomic::write(&path, new.to_json().as_bytes(), atomic::PRIVATE)
                 .map_err(|error| Failure::io("write", &path, &error))?;
         }
