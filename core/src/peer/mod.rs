@@ -1,1 +1,4 @@
 //! The peer link.
+
+pub mod invite;
+pub mod pairing;
