@@ -205,15 +205,23 @@ impl<E, A> Outbox<E, A> {
     /// Queues what `write` appends to the empty buffer that it is given. It leaves when every record made so far is
     /// durable, behind all that was queued on this connection before.
     pub fn send(&mut self, conn: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
-        if !self.queue(conn, write) || self.is_durable() {
+        if !self.queue(conn, write) {
             return;
         }
+        let durable = self.is_durable();
         let (seq, next) = (self.recorded, self.released.wrapping_add(self.holds.len() as u32));
+        let released = self.released;
         let Some(tx) = self.get_mut(conn) else { return };
-        let end = tx.queued;
-        // One entry serves all that a connection queued behind the same record.
-        let newest = tx.newest_hold;
-        if tx.holds > 0 && newest.wrapping_add(1) == next && self.holds.back().is_some_and(|h| h.seq == seq) {
+        if durable {
+            // Nothing is held on any connection then.
+            tx.free = tx.queued;
+            return;
+        }
+        // One entry serves all that a connection queued behind the same record, whatever others queued in between.
+        let (end, newest) = (tx.queued, tx.newest_hold);
+        let held = tx.holds > 0;
+        if held && self.holds.get(newest.wrapping_sub(released) as usize).is_some_and(|hold| hold.seq == seq)
+        {
             self.extend_hold(newest, end);
             return;
         }

@@ -1,0 +1,6 @@
+//! A world holds what it promises: bytes, disks, crashes, time, and the rules that it checks.
+
+mod clerk;
+mod durability;
+mod network;
+mod time;
