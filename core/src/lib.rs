@@ -3,6 +3,7 @@
 //! Bytes, timers and durable acknowledgements go in; bytes, actions, events and deadlines come out. Nothing here
 //! opens a socket, reads a clock, starts a thread, touches a file or draws a random number.
 #![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 
 extern crate alloc;
 #[cfg(test)]

@@ -1,1 +1,8 @@
 //! The relay program: key files, pairing, configuration, actions and the command line.
+
+pub mod atomic;
+pub mod cli;
+pub mod config;
+pub mod failure;
+pub mod home;
+pub mod keys;

@@ -1,2 +1,5 @@
 //! The `relay` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    relay_node::cli::main()
+}

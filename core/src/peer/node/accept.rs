@@ -1,0 +1,333 @@
+//! The listener's side of the handshake: challenge, verify, agree.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use super::state::{Greeted, State, Storing, Waiting};
+use super::{HANDSHAKE_TIME, Node, Out};
+use crate::action::{Action, Contents, FilePath};
+use crate::frame::{Cutter, Framing};
+use crate::machine::{ConnId, Endpoint, ListenerId, Opener};
+use crate::message::connection::{Challenge, Handshake, HandshakeAck, Terms};
+use crate::message::{Envelope, FeatureSet, Kind, MsgType};
+use crate::outbox::Close;
+use crate::peer::admission::{Admitted, Origin};
+use crate::peer::book::{Addresses, PeerIndex, PeerRecord};
+use crate::peer::command::{Direction, Event, HandshakeFailure};
+use crate::peer::fault::Fault;
+use crate::peer::node::link::Agreed;
+use crate::secret::{Key, encode_hex};
+use crate::text::PeerId;
+use crate::time::Now;
+
+/// The protocol version that this node speaks.
+pub(super) const PROTO: u64 = 1;
+
+impl Node {
+    pub(super) fn opened(&mut self, now: Now, conn: ConnId, by: Opener, peer: &Endpoint, out: &mut Out) {
+        match by {
+            Opener::Accepted(listener) => self.accepted(now, conn, listener, peer, out),
+            Opener::Dialled => self.dial_opened(now, conn),
+        }
+        self.arm(conn, out);
+    }
+
+    fn accepted(&mut self, now: Now, conn: ConnId, listener: ListenerId, peer: &Endpoint, out: &mut Out) {
+        self.listeners.insert(listener);
+        let origin = Origin::of(peer);
+        let admitted =
+            if self.draining { Admitted::Full } else { self.admission.begin(origin, conn, now.mono) };
+        match admitted {
+            Admitted::Yes => {}
+            Admitted::InPlaceOf(slowest) => self.end_greeting(slowest, Close::Abort, out),
+            Admitted::Full | Admitted::LockedOut => {
+                self.counts.connections_refused += 1;
+                self.enter(conn, State::Closing);
+                out.close(conn, Close::Abort);
+                return;
+            }
+        }
+        let (nonce, text) = self.fresh_nonce();
+        self.issued.insert(nonce);
+        self.enter(
+            conn,
+            State::Greeted(Box::new(Greeted {
+                nonce,
+                origin,
+                address: tcp(peer),
+                cutter: Cutter::new(Framing::Ndjson),
+                deadline: now.mono.after(HANDSHAKE_TIME),
+                buffered: 0,
+            })),
+        );
+        let sent =
+            self.send_free(now, conn, Framing::Ndjson, Kind::Challenge, &Challenge { nonce: text }, out);
+        debug_assert!(sent.is_ok(), "a challenge fits a line");
+    }
+
+    pub(super) fn greeted_frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
+        let kind = match &envelope.msg_type {
+            MsgType::Known(kind) => *kind,
+            // Somebody newer may say more before it says what we understand; its time runs.
+            MsgType::Unknown(_) => return,
+        };
+        let State::Greeted(greeted) = self.take_greeting(conn) else { return };
+        let claimed = PeerId::parse(&envelope.from_peer);
+        if kind != Kind::Handshake {
+            self.deny(now, conn, &greeted, claimed, HandshakeFailure::Unexpected(kind), out);
+            return;
+        }
+        let handshake = Handshake::parse(envelope.payload);
+        let nonce = encode_hex(&greeted.nonce);
+        let index = claimed.as_ref().and_then(|id| self.book.find(id.as_str()));
+        let stored = index.and_then(|index| self.book.get(index).key.as_ref());
+        // Whoever has a key is known by that key alone: an invite lets nobody take another's place.
+        let invited = if stored.is_some() { None } else { self.pending.as_ref() };
+        // The same work whether or not the claimant is known, so that time does not tell.
+        let nobody = Key::from_bytes(greeted.nonce);
+        let proven = stored.or(invited).unwrap_or(&nobody).verify(&nonce, &handshake.proof);
+        let (known, invited) = (stored.is_some(), invited.cloned());
+        match (claimed, index) {
+            (Some(_), Some(index)) if known && proven => {
+                self.admit(now, conn, index, &handshake, greeted.address, out);
+            }
+            (Some(peer), _) if proven && let Some(key) = invited => {
+                self.store_invited(conn, *greeted, peer, key, handshake, out);
+            }
+            (claimed, _) => {
+                let reason = if known { HandshakeFailure::WrongProof } else { HandshakeFailure::UnknownPeer };
+                self.deny(now, conn, &greeted, claimed, reason, out);
+            }
+        }
+    }
+
+    /// Registers who proved itself, and says so.
+    fn admit(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        peer: PeerIndex,
+        handshake: &Handshake,
+        address: Option<SocketAddr>,
+        out: &mut Out,
+    ) {
+        let lasting = !handshake.transient;
+        if lasting && self.links >= self.settings.max_links && self.book.get(peer).link.is_none() {
+            self.set_state(conn, State::Closing);
+            let id = Some(self.book.get(peer).id.clone());
+            self.refuse(now, conn, address, id, HandshakeFailure::TooManyLinks, out);
+            return;
+        }
+        self.counts.handshakes += 1;
+        let terms = handshake.proto.filter(|_| self.settings.proto).map(|theirs| Terms {
+            proto: theirs.min(PROTO),
+            features: handshake.features.intersect(self.settings.features),
+        });
+        let ack = HandshakeAck::Accepted(terms);
+        // Under the journal, so that nobody who was let in finds after a crash that it was not.
+        let sent = self.send(now, conn, Framing::Ndjson, Kind::HandshakeAck, &ack, out);
+        debug_assert!(sent.is_ok(), "an ack fits a line");
+        if let (Some(address), Some(port)) = (address, handshake.listen_port) {
+            self.reached_at(now, peer, SocketAddr::new(address.ip(), port), out);
+        }
+        let agreed = Agreed {
+            peer,
+            direction: Direction::Inbound,
+            features: terms.map_or(FeatureSet::EMPTY, |terms| terms.features),
+            proto: terms.map_or(0, |terms| terms.proto as u8),
+            address,
+            version: handshake.version.as_deref().map(Into::into),
+        };
+        if lasting {
+            let _ = self.establish(now, conn, agreed, out);
+        } else {
+            self.inbound(now, conn, &agreed, out);
+        }
+    }
+
+    /// The ack of an invite's first use waits until the key is on disk: a crash behind it must not undo the pairing.
+    fn store_invited(
+        &mut self,
+        conn: ConnId,
+        greeted: Greeted,
+        peer: PeerId,
+        key: Key,
+        handshake: Handshake,
+        out: &mut Out,
+    ) {
+        // One use: whoever comes second with this key finds no invite.
+        self.pending = None;
+        let id = out.act(write_key(&peer, &key));
+        self.waiting.insert(id, Waiting::Admission(conn));
+        let address = greeted.address;
+        let storing = Storing { peer, key, handshake, address, rest: Vec::new(), eof: false };
+        self.set_state(conn, State::Storing(Box::new(storing)));
+    }
+
+    /// The key of an invite's first use is on disk, or cannot be put there.
+    pub(super) fn invited_stored(&mut self, now: Now, conn: ConnId, stored: bool, out: &mut Out) {
+        let State::Storing(storing) = self.take_state(conn) else {
+            return;
+        };
+        let Storing { peer, key, handshake, address, rest, eof, .. } = *storing;
+        if !stored {
+            self.pending = Some(key);
+            self.refuse(now, conn, address, Some(peer), HandshakeFailure::NotStored, out);
+            return;
+        }
+        let remove = FilePath::new(alloc::format!("peers/{}.key", PeerId::PENDING));
+        if let Some(path) = remove {
+            out.act(Action::RemoveFile { path });
+        }
+        let record = PeerRecord { id: peer.clone(), key: Some(key), addresses: Addresses::default() };
+        let index = self.know(record);
+        out.event(Event::Paired { peer });
+        self.admit(now, conn, index, &handshake, address, out);
+        self.bytes(now, conn, &rest, out);
+        if eof {
+            self.eof(now, conn, out);
+        }
+    }
+
+    fn deny(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        greeted: &Greeted,
+        claimed: Option<PeerId>,
+        reason: HandshakeFailure,
+        out: &mut Out,
+    ) {
+        let failed_proof = matches!(reason, HandshakeFailure::UnknownPeer | HandshakeFailure::WrongProof);
+        let was_out = self.admission.is_locked_out(greeted.origin, now.mono);
+        if failed_proof {
+            self.admission.failed(greeted.origin, now.mono);
+        }
+        self.refuse(now, conn, greeted.address, claimed, reason, out);
+        if !was_out && self.admission.is_locked_out(greeted.origin, now.mono) {
+            let reason = HandshakeFailure::LockedOut;
+            out.event(Event::HandshakeFailed { address: greeted.address, claimed: None, reason });
+        }
+    }
+
+    /// Sends the one answer that every refusal gets, and closes.
+    fn refuse(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        address: Option<SocketAddr>,
+        claimed: Option<PeerId>,
+        reason: HandshakeFailure,
+        out: &mut Out,
+    ) {
+        self.counts.handshakes_failed += 1;
+        let sent = self.send(now, conn, Framing::Ndjson, Kind::HandshakeAck, &HandshakeAck::Denied, out);
+        debug_assert!(sent.is_ok(), "an ack fits a line");
+        out.close(conn, Close::Flush);
+        out.event(Event::HandshakeFailed { address, claimed, reason });
+    }
+
+    pub(super) fn greeted_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        if let Some(State::Greeted(greeted)) = self.state(conn)
+            && greeted.deadline <= now.mono
+        {
+            let (address, reason) = (greeted.address, HandshakeFailure::TimedOut);
+            self.end_greeting(conn, Close::Abort, out);
+            out.event(Event::HandshakeFailed { address, claimed: None, reason });
+        }
+        self.arm(conn, out);
+    }
+
+    pub(super) fn greeting_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {
+        let address = match self.state(conn) {
+            Some(State::Greeted(greeted)) => greeted.address,
+            Some(State::Storing(storing)) => storing.address,
+            Some(
+                State::Vacant
+                | State::Dialling(_)
+                | State::Link(_)
+                | State::Inbound(_)
+                | State::Outbound(_)
+                | State::Closing,
+            )
+            | None => None,
+        };
+        self.counts.handshakes_failed += 1;
+        self.end_greeting(conn, Close::Flush, out);
+        out.event(Event::HandshakeFailed { address, claimed: None, reason: HandshakeFailure::Fault(fault) });
+    }
+
+    /// Closes a connection that has not proved itself.
+    pub(super) fn end_greeting(&mut self, conn: ConnId, how: Close, out: &mut Out) {
+        match self.state(conn) {
+            Some(State::Greeted(_)) => {
+                self.take_greeting(conn);
+            }
+            // Its key is stored all the same: the invite is used.
+            Some(State::Storing(_)) => {
+                self.take_state(conn);
+            }
+            Some(
+                State::Vacant
+                | State::Dialling(_)
+                | State::Link(_)
+                | State::Inbound(_)
+                | State::Outbound(_)
+                | State::Closing,
+            )
+            | None => return,
+        }
+        out.close(conn, how);
+    }
+
+    /// Takes a greeting out of its slot, with its place among the handshakes under way and its nonce.
+    fn take_greeting(&mut self, conn: ConnId) -> State {
+        let state = self.take_state(conn);
+        if let State::Greeted(greeted) = &state {
+            self.admission.ended(greeted.origin, conn);
+            self.issued.remove(&greeted.nonce);
+            self.unproven_bytes -= greeted.buffered;
+        }
+        state
+    }
+
+    /// A link or a handshake showed that a peer can be reached here: the address is first from now on, and stored.
+    pub(super) fn reached_at(&mut self, now: Now, peer: PeerIndex, address: SocketAddr, out: &mut Out) {
+        let changed = self.book.get_mut(peer).addresses.promote(address, now.wall);
+        if changed {
+            self.store_addresses(peer, out);
+        }
+    }
+
+    pub(super) fn store_addresses(&mut self, peer: PeerIndex, out: &mut Out) {
+        let known = self.book.get(peer);
+        let text = known.addresses.to_meta();
+        if let Some(path) = peer_file(&known.id, "meta") {
+            let contents = Contents::public(text.into_bytes());
+            let id = out.act(Action::WriteFile { path, contents });
+            self.waiting.insert(id, Waiting::File(peer));
+        }
+    }
+}
+
+/// Has a peer's key stored.
+pub(super) fn write_key(peer: &PeerId, key: &Key) -> Action {
+    let mut text = key.to_hex().into_bytes();
+    text.push(b'\n');
+    let contents = Contents::secret(text);
+    let path = peer_file(peer, "key").expect("a peer id is a file name");
+    Action::WriteFile { path, contents }
+}
+
+/// A peer's file of one kind.
+pub(super) fn peer_file(peer: &PeerId, kind: &str) -> Option<FilePath> {
+    FilePath::new(alloc::format!("peers/{}.{kind}", peer.as_str()))
+}
+
+const fn tcp(endpoint: &Endpoint) -> Option<SocketAddr> {
+    match endpoint {
+        Endpoint::Tcp(address) => Some(*address),
+        Endpoint::Unix { .. } => None,
+    }
+}

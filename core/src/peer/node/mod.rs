@@ -1,0 +1,503 @@
+//! The node over many links: a [`Machine`] that listens, dials, keeps one link with each peer and carries one-shots.
+
+mod accept;
+mod beat;
+mod commands;
+mod dial;
+mod dispatch;
+mod link;
+mod one_shot;
+mod state;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+use serde::Serialize;
+
+use self::dial::Errand;
+use self::state::{Slot, State, Waiting};
+use super::admission::Admission;
+use super::book::{Book, PeerIndex, PeerRecord};
+use super::command::{Answer, Command, Event};
+use super::fault::Fault;
+use super::report::Report;
+use super::settings::Settings;
+use crate::action::ActId;
+use crate::frame::{self, Cutter, EncodeError, Framing};
+use crate::machine::{CloseReason, ConnId, Input, ListenerId, Machine};
+use crate::message::{self, Envelope, Kind, RawValue};
+use crate::outbox::{Close, Outbox};
+use crate::secret::{Entropy, Key, encode_hex};
+use crate::time::{Mono, Now};
+use crate::timers::DeadlineQueue;
+
+type Out = Outbox<Event, Answer>;
+
+/// How long a handshake may take, in all, from the first byte of the connection.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// How long a frame may take from its first byte to its last.
+pub const FRAME_TIME: Duration = Duration::from_secs(30);
+/// Bytes that all connections together may have sent without a proof and without a whole frame.
+pub const BEFORE_PROOF: usize = 16 << 20;
+/// Timers that one step fires; what is left is due a tick later.
+const BATCH: usize = 1024;
+/// That tick.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A relay: every connection of it, every peer, every timer.
+///
+/// Each connection goes its own way, one state at a time:
+///
+/// ```text
+///  accepted ─▶ Greeted ─────┬───────────────▶ Link ──────▶ Closing
+///                └▶ Storing ┘└──────────────▶ Inbound ───▶    ▲
+///  dial ─────▶ Dialling ─┬──────────────────▶ Link ───────────┤
+///                        └──────────────────▶ Outbound ───────┘
+/// ```
+///
+/// `Greeted` was challenged, `Storing` waits until an invite's key is on disk, `Inbound` and `Outbound` are one-shots
+/// of the peer and of ours, `Closing` waits for the connection's end.
+pub struct Node {
+    settings: Settings,
+    entropy: Entropy,
+    book: Book,
+    /// The key of the outstanding invite.
+    pending: Option<Key>,
+    slots: Vec<Slot>,
+    /// Deadlines of connections, by slot.
+    timers: DeadlineQueue,
+    /// When peers are dialled again, by their place in the book.
+    redials: DeadlineQueue,
+    admission: Admission,
+    /// Nonces of challenges that are not answered yet.
+    issued: BTreeSet<[u8; 32]>,
+    waiting: BTreeMap<ActId, Waiting>,
+    listeners: BTreeSet<ListenerId>,
+    /// What heartbeats say, where headroom is spoken of and where it is not.
+    beats: [Box<RawValue>; 2],
+    links: usize,
+    dials: usize,
+    unproven_bytes: usize,
+    stepped: Mono,
+    draining: bool,
+    /// Buffers that steps reuse: a frame's text, a message's text, the message as a frame.
+    inflated: Vec<u8>,
+    text: Vec<u8>,
+    framed: Vec<u8>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    handshakes: u64,
+    handshakes_failed: u64,
+    connections_refused: u64,
+    frames: u64,
+    faults: u64,
+    repeats: u64,
+}
+
+impl Node {
+    /// A node of these settings that knows these peers.
+    ///
+    /// `seed` is the only randomness it ever gets: it must be fresh at every start, and secret.
+    #[must_use]
+    pub fn new(settings: Settings, seed: [u8; 32], peers: Vec<PeerRecord>, pending: Option<Key>) -> Self {
+        let mut node = Self {
+            entropy: Entropy::new(seed),
+            book: Book::default(),
+            pending,
+            slots: Vec::new(),
+            timers: DeadlineQueue::new(),
+            redials: DeadlineQueue::new(),
+            admission: Admission::default(),
+            issued: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            listeners: BTreeSet::new(),
+            beats: beat::payloads(&settings.id, &Report::default()),
+            links: 0,
+            dials: 0,
+            unproven_bytes: 0,
+            stepped: Mono::ZERO,
+            draining: false,
+            inflated: Vec::new(),
+            text: Vec::new(),
+            framed: Vec::new(),
+            counts: Counts::default(),
+            settings,
+        };
+        for record in peers {
+            node.know(record);
+        }
+        node
+    }
+
+    /// The settings that it was made with.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Lasting links that stand.
+    #[must_use]
+    pub const fn links(&self) -> usize {
+        self.links
+    }
+
+    fn fire(&mut self, now: Now, out: &mut Out) {
+        for _ in 0..BATCH {
+            let Some(slot) = self.timers.pop_due(now.mono) else { break };
+            let conn = self.slots[slot as usize].conn;
+            self.connection_due(now, conn, out);
+        }
+        for _ in 0..BATCH {
+            if self.redials.deadline().is_none_or(|due| due > now.mono) || self.dials >= Errand::MAX_UNDER_WAY
+            {
+                break;
+            }
+            let Some(peer) = self.redials.pop_due(now.mono) else { break };
+            self.redial(now, peer, out);
+        }
+    }
+
+    fn connection_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        match self.state(conn) {
+            Some(State::Greeted(_)) => self.greeted_due(now, conn, out),
+            Some(State::Storing(_) | State::Closing | State::Vacant) | None => {}
+            Some(State::Dialling(_)) => self.dial_due(now, conn, out),
+            Some(State::Link(_)) => self.link_due(now, conn, out),
+            Some(State::Inbound(_)) => self.inbound_due(now, conn, out),
+            Some(State::Outbound(_)) => self.outbound_due(now, conn, out),
+        }
+    }
+
+    fn bytes(&mut self, now: Now, conn: ConnId, mut data: &[u8], out: &mut Out) {
+        if let Some(State::Storing(storing)) = self.state_mut(conn) {
+            storing.rest.extend_from_slice(data);
+            if storing.rest.len() > frame::MAX_FRAME {
+                self.fault(now, conn, Fault::TooMuchBeforeProof, out);
+            }
+            return;
+        }
+        let mut inflated = mem::take(&mut self.inflated);
+        while let Some(cutter) = self.cutter(conn) {
+            match cutter.cut(&mut data, &mut inflated) {
+                Ok(None) => break,
+                Ok(Some(text)) => {
+                    self.counts.frames += 1;
+                    match Envelope::parse(text) {
+                        Ok(envelope) => self.frame(now, conn, &envelope, out),
+                        Err(fault) => self.fault(now, conn, fault.into(), out),
+                    }
+                }
+                Err(fault) => self.fault(now, conn, fault.into(), out),
+            }
+            if let Some(State::Storing(storing)) = self.state_mut(conn) {
+                storing.rest.extend_from_slice(data);
+                break;
+            }
+        }
+        if inflated.capacity() > frame::MAX_FRAME {
+            inflated = Vec::new();
+        }
+        self.inflated = inflated;
+        self.note_partial(now, conn, out);
+        self.arm(conn, out);
+    }
+
+    fn frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
+        match self.state(conn) {
+            Some(State::Greeted(_)) => self.greeted_frame(now, conn, envelope, out),
+            Some(State::Dialling(_)) => self.dialling_frame(now, conn, envelope, out),
+            Some(State::Link(_)) => self.link_frame(now, conn, envelope, out),
+            Some(State::Inbound(_)) => self.inbound_frame(now, conn, envelope, out),
+            Some(State::Outbound(_)) => self.outbound_frame(now, conn, envelope, out),
+            Some(State::Vacant | State::Storing(_) | State::Closing) | None => {}
+        }
+    }
+
+    /// The peer broke the protocol: its connection closes, and nothing of the frame was acted on.
+    fn fault(&mut self, now: Now, conn: ConnId, fault: Fault, out: &mut Out) {
+        self.counts.faults += 1;
+        match self.state(conn) {
+            Some(State::Greeted(_) | State::Storing(_)) => self.greeting_fault(conn, fault, out),
+            Some(State::Dialling(_)) => self.dialling_fault(now, conn, fault, out),
+            Some(State::Link(_)) => self.link_fault(now, conn, fault, out),
+            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
+            Some(State::Outbound(_)) => self.outbound_fault(conn, fault, out),
+            Some(State::Vacant | State::Closing) | None => {}
+        }
+    }
+
+    fn eof(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        if let Some(cutter) = self.cutter(conn)
+            && let Err(fault) = cutter.eof()
+        {
+            self.fault(now, conn, fault.into(), out);
+            return;
+        }
+        match self.state(conn) {
+            Some(State::Greeted(_)) => self.end_greeting(conn, Close::Flush, out),
+            // The ack is owed still; the end is seen again behind it.
+            Some(State::Storing(_)) => {
+                if let Some(State::Storing(storing)) = self.state_mut(conn) {
+                    storing.eof = true;
+                }
+            }
+            Some(State::Dialling(_)) => self.dialling_eof(now, conn, out),
+            Some(State::Link(_)) => self.link_eof(now, conn, out),
+            Some(State::Inbound(_)) => self.inbound_eof(now, conn, out),
+            Some(State::Outbound(_)) => self.outbound_eof(conn, out),
+            Some(State::Vacant | State::Closing) | None => {}
+        }
+    }
+
+    fn closed(&mut self, now: Now, conn: ConnId, why: CloseReason, out: &mut Out) {
+        match self.state(conn) {
+            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Dialling(_)) => self.dialling_closed(now, conn, why, out),
+            Some(State::Link(_)) => self.link_closed(now, conn, why, out),
+            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Abort, out),
+            Some(State::Outbound(_)) => self.outbound_closed(conn, why, out),
+            Some(State::Vacant | State::Closing) | None => {}
+        }
+        if let Some(slot) = self.slots.get_mut(conn.slot())
+            && slot.conn == conn
+        {
+            slot.state = State::Vacant;
+        }
+        self.timers.set(conn.slot() as u32, None);
+    }
+
+    /// Starts or ends the time that a partial frame has, and bounds what came before a proof.
+    fn note_partial(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        let Some(cutter) = self.cutter(conn) else { return };
+        let (partial, buffered) = (cutter.is_partial(), cutter.buffered());
+        match self.state_mut(conn) {
+            Some(State::Link(link)) => {
+                let since = link.partial_since.unwrap_or(now.mono);
+                link.partial_since = partial.then_some(since);
+            }
+            Some(State::Greeted(greeted)) => {
+                let before = mem::replace(&mut greeted.buffered, buffered);
+                self.unproven_bytes = self.unproven_bytes - before + buffered;
+                if self.unproven_bytes > BEFORE_PROOF {
+                    self.fault(now, conn, Fault::TooMuchBeforeProof, out);
+                }
+            }
+            Some(
+                State::Vacant
+                | State::Storing(_)
+                | State::Dialling(_)
+                | State::Inbound(_)
+                | State::Outbound(_)
+                | State::Closing,
+            )
+            | None => {}
+        }
+    }
+
+    /// Sends one message that rests on the journal; the error is ours, and the connection is unhurt.
+    fn send<P: Serialize + ?Sized>(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        framing: Framing,
+        kind: Kind,
+        payload: &P,
+        out: &mut Out,
+    ) -> Result<(), EncodeError> {
+        self.compose(now, framing, kind, payload)?;
+        out.send(conn, |buf| buf.extend_from_slice(&self.framed));
+        Ok(())
+    }
+
+    /// As [`send`](Self::send), for what rests on no record.
+    fn send_free<P: Serialize + ?Sized>(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        framing: Framing,
+        kind: Kind,
+        payload: &P,
+        out: &mut Out,
+    ) -> Result<(), EncodeError> {
+        self.compose(now, framing, kind, payload)?;
+        out.send_free(conn, |buf| buf.extend_from_slice(&self.framed));
+        Ok(())
+    }
+
+    /// Writes a message, framed, into `self.framed`.
+    fn compose<P: Serialize + ?Sized>(
+        &mut self,
+        now: Now,
+        framing: Framing,
+        kind: Kind,
+        payload: &P,
+    ) -> Result<(), EncodeError> {
+        // An id that nobody can guess, so that nobody can use it up in another's name.
+        let id = alloc::format!("msg_{}_{:016x}", now.wall.as_millis(), self.entropy.draw_u64());
+        // A challenge goes to somebody who has not said who it is.
+        let from = if kind == Kind::Challenge { "" } else { self.settings.id.as_str() };
+        self.text.clear();
+        self.framed.clear();
+        message::write(&mut self.text, &id, kind, from, now.wall.as_millis(), payload)
+            .map_err(|_| EncodeError::Empty)?;
+        frame::encode(framing, &self.text, &mut self.framed)?;
+        if self.text.capacity() > frame::MAX_FRAME {
+            self.text = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn fresh_nonce(&mut self) -> ([u8; 32], alloc::string::String) {
+        let nonce = self.entropy.draw();
+        (nonce, encode_hex(&nonce))
+    }
+
+    /// Takes a peer in, or what is newly said of it.
+    fn know(&mut self, record: PeerRecord) -> PeerIndex {
+        let index = self.book.enter(&record.id);
+        let peer = self.book.get_mut(index);
+        if record.key.is_some() {
+            peer.key = record.key;
+        }
+        if peer.addresses.is_empty() {
+            peer.addresses = record.addresses;
+        } else {
+            for known in record.addresses.iter() {
+                peer.addresses.advertised(known.address);
+            }
+        }
+        if self.settings.dial_known {
+            self.dial_soon(index);
+        }
+        index
+    }
+
+    fn drain(&mut self, now: Now, out: &mut Out) {
+        self.draining = true;
+        for listener in &self.listeners {
+            out.accepting(*listener, false);
+        }
+        for peer in 0..self.book.len() as PeerIndex {
+            self.redials.set(peer, None);
+        }
+        for slot in 0..self.slots.len() {
+            let conn = self.slots[slot].conn;
+            self.stop_connection(now, conn, out);
+        }
+    }
+
+    fn stop_connection(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        use super::command::{DownReason, Failure};
+        match self.state(conn) {
+            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Stopping, out),
+            Some(State::Link(_)) => self.end_link(now, conn, DownReason::Stopped, Close::Flush, out),
+            // Answers that are on their way still leave.
+            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
+            Some(State::Outbound(_)) => self.fail_outbound(conn, Failure::Stopping, out),
+            Some(State::Vacant | State::Closing) | None => {}
+        }
+    }
+}
+
+impl Machine for Node {
+    type Command = Command;
+    type Answer = Answer;
+    type Event = Event;
+
+    fn step(&mut self, now: Now, input: Input<'_, Command>, out: &mut Out) {
+        self.stepped = now.mono;
+        match input {
+            Input::Opened { conn, by, peer, identity: _ } => self.opened(now, conn, by, peer, out),
+            Input::Bytes { conn, data } => self.bytes(now, conn, data, out),
+            Input::Eof { conn } => self.eof(now, conn, out),
+            Input::Drained { conn } => self.drained(now, conn, out),
+            Input::Closed { conn, why, unsent: _ } => self.closed(now, conn, why, out),
+            // A node records nothing yet, so nothing waits for its journal.
+            Input::Persisted { .. } | Input::PersistFailed { .. } | Input::Resumed { .. } | Input::Timer => {}
+            Input::Acted { id, result } => self.acted(now, id, result, out),
+            Input::Drain { by: _ } => self.drain(now, out),
+            Input::Command { ticket, command } => self.command(now, ticket, command, out),
+        }
+        self.fire(now, out);
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
+        let due = [self.timers.deadline(), redials].into_iter().flatten().min()?;
+        Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
+    }
+
+    fn idle(&self) -> bool {
+        self.links == 0 && self.dials == 0 && self.waiting.is_empty()
+    }
+
+    fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
+        sink("links", self.links as u64);
+        sink("dials", self.dials as u64);
+        sink("peers", self.book.len() as u64);
+        sink("handshakes_under_way", self.admission.under_way() as u64);
+        sink("handshakes", self.counts.handshakes);
+        sink("handshakes_failed", self.counts.handshakes_failed);
+        sink("connections_refused", self.counts.connections_refused);
+        sink("frames", self.counts.frames);
+        sink("faults", self.counts.faults);
+        sink("repeated_messages", self.counts.repeats);
+    }
+}
+
+/// The slots.
+impl Node {
+    fn enter(&mut self, conn: ConnId, state: State) {
+        let slot = conn.slot();
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, Slot::vacant);
+        }
+        debug_assert!(matches!(self.slots[slot].state, State::Vacant), "a slot has one connection at a time");
+        self.slots[slot] = Slot { conn, state };
+    }
+
+    fn state(&self, conn: ConnId) -> Option<&State> {
+        self.slots.get(conn.slot()).filter(|slot| slot.conn == conn).map(|slot| &slot.state)
+    }
+
+    fn state_mut(&mut self, conn: ConnId) -> Option<&mut State> {
+        self.slots.get_mut(conn.slot()).filter(|slot| slot.conn == conn).map(|slot| &mut slot.state)
+    }
+
+    fn set_state(&mut self, conn: ConnId, state: State) {
+        if let Some(held) = self.state_mut(conn) {
+            *held = state;
+        }
+    }
+
+    /// Takes a connection's state out and leaves it closing.
+    fn take_state(&mut self, conn: ConnId) -> State {
+        self.timers.set(conn.slot() as u32, None);
+        self.state_mut(conn).map_or(State::Vacant, |state| mem::replace(state, State::Closing))
+    }
+
+    fn cutter(&mut self, conn: ConnId) -> Option<&mut Cutter> {
+        match self.state_mut(conn)? {
+            State::Greeted(greeted) => Some(&mut greeted.cutter),
+            State::Dialling(dial) => Some(&mut dial.cutter),
+            State::Link(link) => Some(&mut link.cutter),
+            State::Inbound(inbound) => Some(&mut inbound.cutter),
+            State::Outbound(outbound) => Some(&mut outbound.cutter),
+            State::Vacant | State::Storing(_) | State::Closing => None,
+        }
+    }
+
+    /// Sets a connection's timer to what its state waits for.
+    fn arm(&mut self, conn: ConnId, _out: &mut Out) {
+        let own = self.settings.heartbeat;
+        let due = self.state(conn).and_then(|state| state.deadline(own));
+        self.timers.set(conn.slot() as u32, due);
+    }
+}

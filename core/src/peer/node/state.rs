@@ -1,0 +1,148 @@
+//! What each connection of a node is doing.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::dial::Dial;
+use super::one_shot::{Inbound, Outbound};
+use crate::frame::Cutter;
+use crate::machine::{ConnId, Ticket};
+use crate::message::FeatureSet;
+use crate::message::connection::Handshake;
+use crate::peer::admission::Origin;
+use crate::peer::book::PeerIndex;
+use crate::peer::command::{Direction, LinkView};
+use crate::peer::life::Life;
+use crate::peer::node::{FRAME_TIME, Node};
+use crate::secret::Key;
+use crate::text::PeerId;
+use crate::time::Mono;
+
+/// A place for one connection.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) conn: ConnId,
+    pub(super) state: State,
+}
+
+/// See the diagram of [`Node`].
+#[derive(Debug)]
+pub(super) enum State {
+    Vacant,
+    Greeted(Box<Greeted>),
+    Storing(Box<Storing>),
+    Dialling(Box<Dial>),
+    Link(Box<Link>),
+    Inbound(Box<Inbound>),
+    Outbound(Box<Outbound>),
+    Closing,
+}
+
+/// Accepted and challenged.
+#[derive(Debug)]
+pub(super) struct Greeted {
+    pub(super) nonce: [u8; 32],
+    pub(super) origin: Origin,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) cutter: Cutter,
+    pub(super) deadline: Mono,
+    /// What `cutter` holds, as it was counted last.
+    pub(super) buffered: usize,
+}
+
+/// Proved an invite's key, which is being stored: the ack leaves when it is.
+#[derive(Debug)]
+pub(super) struct Storing {
+    pub(super) peer: PeerId,
+    pub(super) key: Key,
+    pub(super) handshake: Handshake,
+    pub(super) address: Option<SocketAddr>,
+    /// What came behind the handshake.
+    pub(super) rest: Vec<u8>,
+    pub(super) eof: bool,
+}
+
+/// A lasting link. One for each peer that is connected, so it is kept small.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) peer: PeerIndex,
+    pub(super) direction: Direction,
+    pub(super) features: FeatureSet,
+    pub(super) proto: u8,
+    /// A half-close came; what is owed still leaves.
+    pub(super) eof: bool,
+    /// Requests whose answer is the owner's to give.
+    pub(super) owed: u16,
+    /// Heartbeats of ours since the peer's socket took a byte while some were unsent.
+    pub(super) stuck: u8,
+    pub(super) cutter: Cutter,
+    pub(super) life: Life,
+    pub(super) next_beat: Mono,
+    /// When the first byte of an unfinished frame came.
+    pub(super) partial_since: Option<Mono>,
+    /// When answers that are owed behind a half-close are given up.
+    pub(super) owed_until: Option<Mono>,
+    /// Bytes that the socket had taken at the last heartbeat.
+    pub(super) taken: u64,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) version: Option<Box<str>>,
+}
+
+/// What the end of an action is for.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// An invite's key for a connection in [`State::Storing`].
+    Admission(ConnId),
+    /// A key that a command stores: the command is answered then.
+    Command(Ticket, crate::peer::command::Answer),
+    /// A file that may fail; the owner is told then.
+    File(PeerIndex),
+}
+
+impl Slot {
+    pub(super) const fn vacant() -> Self {
+        Self { conn: ConnId::new(u32::MAX, u32::MAX), state: State::Vacant }
+    }
+}
+
+impl State {
+    /// When the connection wants attention.
+    pub(super) fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
+        match self {
+            Self::Greeted(greeted) => Some(greeted.deadline),
+            Self::Dialling(dial) => Some(dial.deadline),
+            Self::Link(link) => link.deadline(heartbeat),
+            Self::Inbound(inbound) => Some(inbound.deadline()),
+            Self::Outbound(outbound) => Some(outbound.deadline),
+            // A journal or a disk that takes its time is no fault of the peer's, and an end comes by itself.
+            Self::Vacant | Self::Storing(_) | Self::Closing => None,
+        }
+    }
+}
+
+impl Link {
+    fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
+        let partial = self.partial_since.map(|since| since.after(FRAME_TIME));
+        [Some(self.next_beat), self.life.deadline(heartbeat), partial, self.owed_until]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Node {
+    /// A link as the owner sees it.
+    pub(super) fn view(&self, link: &Link) -> LinkView {
+        LinkView {
+            peer: self.book.get(link.peer).id.clone(),
+            address: link.address,
+            direction: link.direction,
+            framing: link.cutter.framing(),
+            features: link.features,
+            proto: u64::from(link.proto),
+            version: link.version.as_deref().map(Into::into),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What other threads tell a driver.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use relay_core::action::{ActId, Acted};
+use relay_core::journal::{Records, Seq};
+use relay_core::machine::Machine;
+
+use crate::handle::{Gauges, Reply};
+use crate::queue::Sender;
+
+/// Ends a driver's sleep, from any thread. Waking a driver that does not sleep does no harm.
+pub trait Wake: Send + Sync + 'static {
+    /// Ends the sleep, or the next one where none is under way.
+    fn wake(&self);
+}
+
+/// What a driver's own threads say. There is always room: each answers something that the driver asked.
+pub(crate) enum Mail {
+    Persisted(Seq, Records),
+    PersistFailed,
+    Resumed(Seq),
+    Acted(ActId, Acted),
+}
+
+/// What the owner says.
+pub(crate) enum Ask<M: Machine> {
+    Command(M::Command, Sender<Reply<M>>),
+    Drain(Duration),
+    Gauges(Sender<Gauges>),
+}
+
+struct State<M: Machine> {
+    mail: VecDeque<Mail>,
+    asks: VecDeque<Ask<M>>,
+    capacity: usize,
+    closed: bool,
+}
+
+pub(crate) struct Inbox<M: Machine> {
+    state: Mutex<State<M>>,
+    sleeping: AtomicBool,
+    wake: Box<dyn Wake>,
+}
+
+/// Why the owner's word was not taken.
+pub(crate) enum Full<T> {
+    Full(T),
+    Closed(T),
+}
+
+impl<M: Machine> Inbox<M> {
+    pub(crate) fn new(capacity: usize, wake: impl Wake) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                mail: VecDeque::new(),
+                asks: VecDeque::new(),
+                capacity,
+                closed: false,
+            }),
+            sleeping: AtomicBool::new(false),
+            wake: Box::new(wake),
+        })
+    }
+
+    pub(crate) fn post(&self, mail: Mail) {
+        self.lock().mail.push_back(mail);
+        self.wake_sleeper();
+    }
+
+    /// Takes the owner's word where there is room; a shutdown always has room.
+    pub(crate) fn ask(&self, ask: Ask<M>) -> Result<(), Full<Ask<M>>> {
+        {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(Full::Closed(ask));
+            }
+            if state.asks.len() >= state.capacity && !matches!(ask, Ask::Drain(_)) {
+                return Err(Full::Full(ask));
+            }
+            state.asks.push_back(ask);
+        }
+        self.wake_sleeper();
+        Ok(())
+    }
+
+    /// Takes all mail, and the owner's words where `asks` says so.
+    pub(crate) fn take(&self, asks: bool) -> (VecDeque<Mail>, VecDeque<Ask<M>>) {
+        let mut state = self.lock();
+        let mail = std::mem::take(&mut state.mail);
+        let asks = if asks { std::mem::take(&mut state.asks) } else { VecDeque::new() };
+        (mail, asks)
+    }
+
+    /// Takes nothing more from the owner; what it said and was not taken is dropped.
+    pub(crate) fn close(&self) -> VecDeque<Ask<M>> {
+        let mut state = self.lock();
+        state.closed = true;
+        std::mem::take(&mut state.asks)
+    }
+
+    /// The driver is about to sleep; false where something came, so that it must not.
+    pub(crate) fn sleep(&self, asks: bool) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let state = self.lock();
+        if state.mail.is_empty() && (state.asks.is_empty() || !asks) {
+            return true;
+        }
+        drop(state);
+        self.sleeping.store(false, Ordering::SeqCst);
+        false
+    }
+
+    pub(crate) fn woke(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    fn wake_sleeper(&self) {
+        // Waking costs a system call, so only a driver that sleeps is woken, and once.
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.wake.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
