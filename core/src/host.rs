@@ -307,6 +307,12 @@ impl<M: Machine> Host<M> {
         &self.machine
     }
 
+    /// The machine, after the host's end.
+    #[must_use]
+    pub fn into_machine(self) -> M {
+        self.machine
+    }
+
     /// What host and machine hold, each value under a stable name.
     pub fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
         sink("connections", self.out.open_connections() as u64);
