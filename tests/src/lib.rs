@@ -1,6 +1,5 @@
 //! Cross-crate conformance: both drivers side by side, real peers, benches.
 
-
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub mod embedding {}
