@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relay_core::action::{ActOutput, Acted, Action};
+use relay_core::action::{ActError, ActOutput, Acted, Action};
 use relay_core::journal::Seq;
 use relay_core::machine::Refused;
 use relay_smol::{Actor, CallError, Driver, Options, Rejected};
@@ -66,18 +66,25 @@ fn a_timer_is_never_early() {
     assert!(running.stop());
 }
 
-struct Remover;
+/// Panics at its first action.
+struct Remover {
+    panicked: bool,
+}
 
 impl Actor for Remover {
     fn act(&mut self, action: Action) -> Acted {
         assert!(matches!(action, Action::RemoveFile { .. }));
+        assert!(std::mem::replace(&mut self.panicked, true), "the first action panics");
         Ok(ActOutput::Done)
     }
 }
 
 #[test]
-fn an_action_is_carried_out_and_told() {
-    let running = start(Puppet::default(), Options { actor: Box::new(Remover), ..Options::default() });
+fn an_action_is_carried_out_and_told_even_where_it_panics() {
+    let actor = Box::new(Remover { panicked: false });
+    let running = start(Puppet::default(), Options { actor, ..Options::default() });
+    running.ask(Ask::Act);
+    assert_eq!(running.event(), Heard::Acted(Err(ActError::Failed)));
     running.ask(Ask::Act);
     assert_eq!(running.event(), Heard::Acted(Ok(ActOutput::Done)));
     assert!(running.stop());
