@@ -95,6 +95,11 @@ impl<M: Subject> World<M> {
         let done = host.is_done(now);
         if done {
             host.stop(now, &mut port);
+            let left = host.machine().open().count();
+            assert_eq!(
+                left, 0,
+                "rule broken: Closed comes exactly once for every id: {node} stopped with {left} open"
+            );
         }
         for conn in mem::take(&mut shell.ended) {
             let told = host.machine().has_closed(conn);
@@ -149,6 +154,21 @@ impl<M: Subject> World<M> {
             }
         }
         shell.forget_process();
+    }
+
+    /// Holds what each machine believes to be open against what its port has.
+    pub(crate) fn check_ids(&self) {
+        for Node { host, shell, .. } in &self.nodes {
+            let lost = host
+                .iter()
+                .flat_map(|host| host.machine().open())
+                .find(|conn| !shell.conns.contains_key(conn));
+            assert!(
+                lost.is_none(),
+                "rule broken: Closed comes exactly once for every id: {lost:?} of {} has no socket",
+                shell.id
+            );
+        }
     }
 
     /// Looks again at all that arrived for a node.

@@ -56,6 +56,11 @@ impl<M: Machine> Watched<M> {
         self.next_generation.get(conn.slot()).is_some_and(|next| conn.generation() < *next)
     }
 
+    /// The connections that opened and have not closed.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &ConnId> {
+        self.open.iter()
+    }
+
     fn check(&mut self, now: Now, input: &Input<'_, M::Command>) {
         match input {
             Input::Opened { conn, .. } => {
@@ -125,5 +130,68 @@ impl<M: Machine> Machine for Watched<M> {
 
     fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
         self.machine.gauges(sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relay_core::host::Host;
+    use relay_core::machine::{CloseReason, Endpoint, ListenerId};
+
+    use super::*;
+
+    /// A machine that does nothing, late.
+    struct Late(Option<Mono>);
+
+    impl Machine for Late {
+        type Command = ();
+        type Answer = ();
+        type Event = ();
+
+        fn step(&mut self, _: Now, _: Input<'_, ()>, _: &mut Outbox<(), ()>) {}
+
+        fn deadline(&self) -> Option<Mono> {
+            self.0
+        }
+    }
+
+    fn watched(due: Option<u64>) -> Watched<Late> {
+        Watched::new(Late(due.map(Mono::from_nanos)), "n0".to_owned())
+    }
+
+    fn an_id() -> ConnId {
+        let peer = Endpoint::Unix { uid: None, pid: None };
+        Host::new(Late(None), Seq::NONE).accepted(Now::default(), ListenerId(0), &peer, None).expect("room")
+    }
+
+    fn closed(conn: ConnId) -> Input<'static, ()> {
+        Input::Closed { conn, why: CloseReason::Asked, unsent: 0 }
+    }
+
+    #[test]
+    #[should_panic(expected = "rule broken: after a step the deadline lies behind now")]
+    fn a_deadline_that_is_over_is_caught() {
+        Host::new(watched(Some(0)), Seq::NONE).command(Now::default(), ());
+    }
+
+    #[test]
+    #[should_panic(expected = "rule broken: Timer comes only at the deadline")]
+    fn a_timer_too_early_is_caught() {
+        watched(Some(5)).check(Now::default(), &Input::Timer);
+    }
+
+    #[test]
+    #[should_panic(expected = "rule broken: Closed comes exactly once")]
+    fn a_second_end_is_caught() {
+        let mut watched = watched(None);
+        watched.check(Now::default(), &closed(an_id()));
+        assert!(watched.has_closed(an_id()));
+        watched.check(Now::default(), &closed(an_id()));
+    }
+
+    #[test]
+    #[should_panic(expected = "rule broken: inputs come between Opened and Closed")]
+    fn bytes_of_a_connection_that_never_opened_are_caught() {
+        watched(None).check(Now::default(), &Input::Bytes { conn: an_id(), data: b"x" });
     }
 }

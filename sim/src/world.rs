@@ -22,14 +22,48 @@ use crate::watch::{Subject, Witness};
 /// The same seed and the same calls give the same run, to the last event: see [`fingerprint`](Self::fingerprint).
 /// Rules of the contract are held at every step, and a broken one panics with its name.
 ///
-/// ```ignore
+/// ```
+/// use core::time::Duration;
+/// use relay_core::machine::{Input, Machine, Target};
+/// use relay_core::outbox::Outbox;
+/// use relay_core::time::{Mono, Now};
+/// use relay_sim::World;
+///
+/// /// Dials what it is told to, and tells how many bytes it read.
+/// struct Echo;
+///
+/// impl Machine for Echo {
+///     type Command = Target;
+///     type Answer = ();
+///     type Event = usize;
+///
+///     fn step(&mut self, _: Now, input: Input<'_, Target>, out: &mut Outbox<usize, ()>) {
+///         match input {
+///             Input::Command { command, .. } => {
+///                 let conn = out.dial(command);
+///                 out.send(conn, |buf| buf.extend_from_slice(b"hello"));
+///             }
+///             Input::Bytes { data, .. } => out.event(data.len()),
+///             _ => {}
+///         }
+///     }
+///
+///     fn deadline(&self) -> Option<Mono> {
+///         None
+///     }
+/// }
+///
 /// let mut world = World::new(7);
-/// let server = world.node(|id, boot, disk| disk.restore(MyMachine::new(id, boot)).unwrap());
-/// let client = world.node(|id, boot, _| MyMachine::new(id, boot));
+/// let server = world.node(|_, _, _| Echo);
+/// let client = world.node(|_, _, _| Echo);
 /// world.listen(server, server.at(7000));
-/// world.command(client, MyCommand::Connect(server.at(7000)));
-/// world.run_for(Duration::from_secs(5));
+/// world.command(client, Target::tcp(server.at(7000)));
+/// world.settle();
+/// assert_eq!(world.events(server).iter().map(|(_, read)| read).sum::<usize>(), 5);
+///
 /// world.crash(server);
+/// world.run_for(Duration::from_secs(5));
+/// assert!(!world.is_up(server));
 /// ```
 pub struct World<M: Subject> {
     pub(crate) core: Core,
@@ -136,6 +170,7 @@ impl<M: Subject> World<M> {
             assert!(self.core.queue.next_at().is_some_and(|at| at <= end), "the world does not come to rest");
             self.advance();
         }
+        self.check_ids();
     }
 
     /// Does something at a time of the world, counted from its start; at once where that is over.

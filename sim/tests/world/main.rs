@@ -2,5 +2,7 @@
 
 mod clerk;
 mod durability;
+mod faults;
 mod network;
+mod repeats;
 mod time;
