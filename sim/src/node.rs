@@ -13,7 +13,8 @@ use relay_core::time::{Mono, Now, Wall};
 
 use crate::disk::Disk;
 use crate::draw::Domain;
-use crate::net::{Core, LinkId, Side};
+use crate::link::{LinkId, Side};
+use crate::net::Core;
 use crate::queue::Happening;
 use crate::watch::Watched;
 

@@ -11,7 +11,8 @@ use relay_core::time::Now;
 
 use crate::disk::Disk;
 use crate::draw::Draws;
-use crate::net::{Core, LinkId};
+use crate::link::LinkId;
+use crate::net::Core;
 use crate::node::{Listener, Node, NodeId, Shell, State};
 use crate::queue::Happening;
 use crate::trace::Fingerprint;
