@@ -83,7 +83,8 @@ impl<M: Subject> World<M> {
         core.trace.note(core.now, node, kind, id, payload);
         let now = shell.clock.read(core.now);
         let result = call(host, now, shell, core);
-        let mut port = SimPort { shell, core, witness: witness.as_deref_mut() };
+        let witness = witness.as_deref_mut().filter(|_| host.machine().is_subject());
+        let mut port = SimPort { shell, core, witness };
         let mut settles = 0;
         while host.settle(now, &mut port) {
             settles += 1;

@@ -8,6 +8,8 @@ use relay_core::machine::{ConnId, Input, Machine, Refused, Ticket};
 use relay_core::outbox::Outbox;
 use relay_core::time::{Mono, Now};
 
+use crate::stranger::Inhabitant;
+
 /// A machine that a world can run: any whose commands, events and answers can be shown.
 pub trait Subject: Machine<Command: Debug, Event: Debug, Answer: Debug> + 'static {}
 
@@ -38,7 +40,7 @@ pub trait Witness<M: Machine> {
 
 /// A machine under watch: the same inputs and outputs, each held against the contract.
 pub(crate) struct Watched<M> {
-    pub(crate) machine: M,
+    pub(crate) inside: Inhabitant<M>,
     who: String,
     /// Connections that opened and have not closed.
     open: BTreeSet<ConnId>,
@@ -47,8 +49,13 @@ pub(crate) struct Watched<M> {
 }
 
 impl<M: Machine> Watched<M> {
-    pub(crate) const fn new(machine: M, who: String) -> Self {
-        Self { machine, who, open: BTreeSet::new(), next_generation: Vec::new() }
+    pub(crate) const fn new(inside: Inhabitant<M>, who: String) -> Self {
+        Self { inside, who, open: BTreeSet::new(), next_generation: Vec::new() }
+    }
+
+    /// Whether it is the machine under test.
+    pub(crate) const fn is_subject(&self) -> bool {
+        matches!(self.inside, Inhabitant::Machine(_))
     }
 
     /// Whether a connection's `Closed` has come.
@@ -80,7 +87,7 @@ impl<M: Machine> Watched<M> {
                 self.next_generation[conn.slot()] = conn.generation() + 1;
             }
             Input::Timer => {
-                let due = self.machine.deadline();
+                let due = self.inside.deadline();
                 let ripe = due.is_some_and(|due| due <= now.mono);
                 self.hold(ripe, now, "Timer comes only at the deadline", &due);
             }
@@ -110,8 +117,8 @@ impl<M: Machine> Machine for Watched<M> {
         out: &mut Outbox<Self::Event, Self::Answer>,
     ) {
         self.check(now, &input);
-        self.machine.step(now, input, out);
-        let due = self.machine.deadline();
+        self.inside.step(now, input, out);
+        let due = self.inside.deadline();
         self.hold(
             due.is_none_or(|due| due > now.mono),
             now,
@@ -121,15 +128,15 @@ impl<M: Machine> Machine for Watched<M> {
     }
 
     fn deadline(&self) -> Option<Mono> {
-        self.machine.deadline()
+        self.inside.deadline()
     }
 
     fn idle(&self) -> bool {
-        self.machine.idle()
+        self.inside.idle()
     }
 
     fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
-        self.machine.gauges(sink);
+        self.inside.gauges(sink);
     }
 }
 
@@ -156,7 +163,7 @@ mod tests {
     }
 
     fn watched(due: Option<u64>) -> Watched<Late> {
-        Watched::new(Late(due.map(Mono::from_nanos)), "n0".to_owned())
+        Watched::new(Inhabitant::Machine(Late(due.map(Mono::from_nanos))), "n0".to_owned())
     }
 
     fn an_id() -> ConnId {

@@ -15,6 +15,7 @@ use crate::link::LinkId;
 use crate::net::Core;
 use crate::node::{Listener, Node, NodeId, Shell, State};
 use crate::queue::Happening;
+use crate::stranger::Inhabitant;
 use crate::trace::Fingerprint;
 use crate::watch::{Subject, Witness};
 
@@ -95,11 +96,8 @@ impl<M: Subject> World<M> {
     ///
     /// # Panics
     /// Past 65,536 nodes.
-    pub fn node(&mut self, build: impl FnMut(NodeId, u32, &mut Disk) -> M + 'static) -> NodeId {
-        let id = NodeId(u16::try_from(self.nodes.len()).expect("at most 65,536 nodes"));
-        self.nodes.push(Node { host: None, build: Box::new(build), shell: Shell::new(id) });
-        self.start(id);
-        id
+    pub fn node(&mut self, mut build: impl FnMut(NodeId, u32, &mut Disk) -> M + 'static) -> NodeId {
+        self.add(Box::new(move |id, boot, disk| Inhabitant::Machine(build(id, boot, disk))))
     }
 
     /// Lets a node listen at an address: any, [`NodeId::at`] being its own. It listens again after each restart.
@@ -230,7 +228,10 @@ impl<M: Subject> World<M> {
     /// A node's machine; `None` where the node is down.
     #[must_use]
     pub fn machine(&self, node: NodeId) -> Option<&M> {
-        self.nodes[usize::from(node.0)].host.as_ref().map(|host| &host.machine().machine)
+        match &self.host(node)?.machine().inside {
+            Inhabitant::Machine(machine) => Some(machine),
+            Inhabitant::Visitor(_) => None,
+        }
     }
 
     /// A gauge of a node's host or machine.
@@ -335,11 +336,12 @@ impl<M: Subject + Durable> World<M> {
     pub fn compact(&mut self, node: NodeId) -> bool {
         let Node { host, shell, .. } = &mut self.nodes[usize::from(node.0)];
         let host = host.as_ref().expect("the node is up");
+        let Inhabitant::Machine(machine) = &host.machine().inside else { return false };
         if shell.log.busy {
             return false;
         }
         let mut snapshot = Vec::new();
-        host.machine().machine.snapshot(&mut snapshot);
+        machine.snapshot(&mut snapshot);
         self.core.trace.note(self.core.now, node, "snapshot", 0, &snapshot);
         let newest = shell.disk.newest();
         shell.disk.put_snapshot(newest, &snapshot).is_ok()

@@ -5,4 +5,5 @@ mod durability;
 mod faults;
 mod network;
 mod repeats;
+mod strangers;
 mod time;
