@@ -238,7 +238,7 @@ impl<M: Machine> Host<M> {
         }
     }
 
-    /// When [`timer`](Self::timer) is due.
+    /// When [`timer`](Self::timer) is due, or the time of a drain is over: look at [`is_done`](Self::is_done) each turn.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
         let closing = self.closing.front().map(|(due, _)| *due);

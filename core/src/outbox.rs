@@ -34,7 +34,8 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Close {
-    /// Once all that is queued has left; what still arrives is thrown away.
+    /// Once all that is queued has left; what still arrives is thrown away. A dial under way is given up at once, with what
+    /// was queued for it: nobody has answered yet.
     Flush,
     /// At once; what is queued is lost.
     Abort,
@@ -365,6 +366,11 @@ impl<E, A> Outbox<E, A> {
     /// Answers a command, once every record made so far is durable.
     pub fn answer(&mut self, ticket: Ticket, answer: A) {
         self.emit(Emission::Answer(ticket, Ok(answer)));
+    }
+
+    /// Answers a command with something that rests on no record: above all, that the journal fails.
+    pub fn answer_free(&mut self, ticket: Ticket, answer: A) {
+        self.ready.push_back(Emission::Answer(ticket, Ok(answer)));
     }
 
     /// Has something done outside, once every record made so far is durable: nobody starts a child on a grant that a
