@@ -350,6 +350,7 @@ impl<M: Machine> Host<M> {
 
     fn step(&mut self, now: Now, input: Input<'_, M::Command>) {
         let now = self.clamp(now);
+        self.out.congested = self.is_congested();
         self.machine.step(now, input, &mut self.out);
         if self.machine.deadline().is_some_and(|due| due <= now.mono) {
             self.overdue += 1;

@@ -73,6 +73,8 @@ pub struct Outbox<E, A> {
     pub(crate) dials: Vec<(ConnId, Target)>,
     pub(crate) accepting: Vec<(ListenerId, bool)>,
     acts: u64,
+    /// Whether the host lets nothing be read until the journal has caught up.
+    pub(crate) congested: bool,
     scratch: Vec<u8>,
     pool: Vec<Vec<u8>>,
     stale: u64,
@@ -207,6 +209,7 @@ impl<E, A> Outbox<E, A> {
             dials: Vec::new(),
             accepting: Vec::new(),
             acts: 0,
+            congested: false,
             scratch: Vec::new(),
             pool: Vec::new(),
             stale: 0,
@@ -272,6 +275,12 @@ impl<E, A> Outbox<E, A> {
     #[must_use]
     pub const fn writable(&self) -> bool {
         !self.failing
+    }
+
+    /// Whether nothing is read from anybody until the journal has caught up: a peer's silence means nothing then.
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.congested
     }
 
     /// The newest durable record: a row made later must not be shown yet.
