@@ -80,6 +80,8 @@ pub struct Node {
     beats: [Box<RawValue>; 2],
     links: usize,
     dials: usize,
+    /// One-shots of peers that are open.
+    one_shots: usize,
     unproven_bytes: usize,
     stepped: Mono,
     draining: bool,
@@ -120,6 +122,7 @@ impl Node {
             beats: beat::payloads(&settings.id, &Report::default()),
             links: 0,
             dials: 0,
+            one_shots: 0,
             unproven_bytes: 0,
             stepped: Mono::ZERO,
             draining: false,
@@ -442,7 +445,12 @@ impl Machine for Node {
         sink("links", self.links as u64);
         sink("dials", self.dials as u64);
         sink("peers", self.book.len() as u64);
+        sink("one_shots", self.one_shots as u64);
         sink("handshakes_under_way", self.admission.under_way() as u64);
+        sink("unproven_bytes", self.unproven_bytes as u64);
+        sink("connection_timers", self.timers.len() as u64);
+        sink("redial_timers", self.redials.len() as u64);
+        sink("actions_under_way", self.waiting.len() as u64);
         sink("handshakes", self.counts.handshakes);
         sink("handshakes_failed", self.counts.handshakes_failed);
         sink("connections_refused", self.counts.connections_refused);

@@ -67,6 +67,7 @@ impl Node {
             return;
         }
         heard.one_shots += 1;
+        self.one_shots += 1;
         let inbound = Inbound {
             peer: agreed.peer,
             features: agreed.features,
@@ -113,6 +114,7 @@ impl Node {
     pub(super) fn end_inbound(&mut self, conn: ConnId, how: Close, out: &mut Out) {
         let State::Inbound(inbound) = self.take_state(conn) else { return };
         self.book.get_mut(inbound.peer).heard().one_shots -= 1;
+        self.one_shots -= 1;
         out.close(conn, how);
     }
 }
