@@ -28,10 +28,8 @@ use relay_core::text::PeerId;
 use relay_sim::{NodeId, World};
 
 pub use actor::Actor;
-pub use raw::{Raw, Talk};
+pub use raw::{Order, Raw, Talk};
 pub use spec::{PORT, Spec, address, read};
-
-use raw::Order;
 
 /// Relays and raw peers in virtual time.
 pub struct Fleet {

@@ -48,6 +48,8 @@ pub(super) struct Outbound {
     /// The reply that is waited for.
     pub(super) reply: Option<Kind>,
     pub(super) deadline: Mono,
+    /// Bytes that the socket had taken when the deadline was set.
+    pub(super) progress: u64,
 }
 
 impl Inbound {
@@ -77,7 +79,7 @@ impl Node {
             owed: 0,
         };
         self.set_state(conn, State::Inbound(Box::new(inbound)));
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn inbound_frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
@@ -98,7 +100,7 @@ impl Node {
         if inbound.owed == 0 {
             self.end_inbound(conn, Close::Flush, out);
         } else {
-            self.arm(conn, out);
+            self.arm(conn);
         }
     }
 
@@ -107,7 +109,7 @@ impl Node {
             Some(State::Inbound(inbound)) if inbound.deadline() <= now.mono => {
                 self.end_inbound(conn, Close::Flush, out);
             }
-            Some(_) | None => self.arm(conn, out),
+            Some(_) | None => self.arm(conn),
         }
     }
 
@@ -140,9 +142,10 @@ impl Node {
             cutter,
             reply: reply.map(|(kind, _)| kind),
             deadline: now.mono.after(reply.map_or(TAKEN_TIME, |(_, within)| within)),
+            progress: out.progress(conn),
         };
         self.set_state(conn, State::Outbound(Box::new(outbound)));
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn outbound_frame(&mut self, _now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
@@ -177,16 +180,22 @@ impl Node {
     pub(super) fn outbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Outbound(outbound)) = self.state_mut(conn) else { return };
         if outbound.deadline > now.mono {
-            self.arm(conn, out);
+            self.arm(conn);
             return;
         }
-        let answer = match outbound.reply {
-            Some(_) => Answer::Failed(Failure::TimedOut),
+        let (progress, unsent) = (out.progress(conn), out.unsent(conn));
+        if outbound.reply.is_none() && unsent > 0 && progress > outbound.progress {
+            // A long message that is still on its way.
+            outbound.progress = progress;
+            outbound.deadline = now.mono.after(TAKEN_TIME);
+            self.arm(conn);
+        } else if outbound.reply.is_none() && unsent == 0 {
             // It left, and the peer, which has not closed, has had time to refuse it.
-            None if out.unsent(conn) == 0 => Answer::Sent { taken: false },
-            None => Answer::Failed(Failure::TimedOut),
-        };
-        self.finish_outbound(conn, answer, Close::Flush, out);
+            self.finish_outbound(conn, Answer::Sent { taken: false }, Close::Flush, out);
+        } else {
+            // What is said to have failed must not arrive later.
+            self.fail_outbound(conn, Failure::TimedOut, out);
+        }
     }
 
     pub(super) fn outbound_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {
