@@ -494,7 +494,10 @@ impl<M: Machine> Host<M> {
             tx.stage = Stage::Ending(CloseReason::Asked);
         }
         if let Stage::Ending(why) = tx.stage {
-            let orderly = unsent == 0 && matches!(why, CloseReason::Asked | CloseReason::Finished);
+            // An end that the peer may take for one in order has our half-close in front of it; without, it is a reset.
+            let orderly = unsent == 0
+                && tx.finish == Finish::Done
+                && matches!(why, CloseReason::Asked | CloseReason::Finished);
             // A dial that ended before the port heard of it is nothing to the port.
             if tx.named {
                 port.close(conn, if orderly { Ending::Orderly } else { Ending::Reset });

@@ -37,7 +37,7 @@ pub enum Close {
     /// Once all that is queued has left; what still arrives is thrown away. A dial under way is given up at once, with what
     /// was queued for it: nobody has answered yet.
     Flush,
-    /// At once; what is queued is lost.
+    /// At once; what is queued is lost, and the peer sees a reset.
     Abort,
 }
 
