@@ -3,6 +3,7 @@
 mod mio;
 mod smol;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -146,13 +147,16 @@ impl Running {
     /// # Panics
     /// Where it does not come.
     pub fn until(&self, last: impl Fn(&Seen) -> bool) -> Seen {
-        let mut before = Vec::new();
+        let mut before = VecDeque::new();
         loop {
             match self.events.recv_timeout(PATIENCE) {
                 Ok(seen) if last(&seen) => return seen,
-                Ok(seen) => before.push(seen),
+                Ok(seen) => {
+                    before.push_front(seen);
+                    before.truncate(10);
+                }
                 Err(error @ (RecvError::Empty | RecvError::Ended)) => {
-                    panic!("{}: {error:?} behind {before:?}", self.name)
+                    panic!("{}: {error:?}; the last told, newest first: {before:?}", self.name)
                 }
             }
         }

@@ -88,6 +88,7 @@ fn a_slow_journal_stops_reading_and_recovers(rig: &dyn Rig, over: Over) {
     let sent = writer.send_until_full(notes.as_bytes());
     assert!(sent >= 16 << 20, "only {sent} bytes went before the host was congested");
     assert!(sent < 48 << 20, "{sent} bytes went: the driver reads though the host is congested");
+    assert!(running.gauge("journal_pending_bytes") > 16 << 20);
     running.disk.release();
     writer.patience(PATIENCE);
     writer.send(&notes.as_bytes()[sent..]);

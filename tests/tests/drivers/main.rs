@@ -1,4 +1,5 @@
 //! Both drivers alike: every scenario on every driver, over TCP and over unix sockets.
+#![allow(clippy::unwrap_used, clippy::unwrap_in_result, reason = "a scenario that fails panics")]
 
 mod dials;
 mod durability;

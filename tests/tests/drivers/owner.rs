@@ -52,6 +52,8 @@ fn a_full_event_channel_stops_no_link(rig: &dyn Rig, over: Over) {
         client.send(format!("tell {number}\n"));
     }
     assert_eq!(client.ask("echo through"), "through");
+    // What a turn tells is told behind what it writes.
+    assert_eq!(running.ask(Ask::Echo(1)), 1);
     assert_eq!(running.events.dropped(), 97);
     assert_eq!(running.events.recv(), Some(Seen::Opened(0, false)));
     assert_eq!(running.events.recv(), Some(Seen::Told(0, "0".into())));

@@ -111,13 +111,13 @@ impl Arbitrary for Conversation {
             deeds.push(Deed::Line(client));
         }
         for client in 0..clients {
-            match random.choose(&["finish", "close", "stay"]).expect("words") {
-                &"finish" => {
+            match *random.choose(&["finish", "close", "stay"]).expect("words") {
+                "finish" => {
                     deeds.push(send(client, "keep last\nfinish\n", 5));
                     deeds.push(Deed::Rest(client));
                     deeds.push(Deed::Finish(client));
                 }
-                &"close" => {
+                "close" => {
                     deeds.push(send(client, "keep last\nclose\n", 5));
                     deeds.push(Deed::Rest(client));
                     deeds.push(Deed::Finish(client));
