@@ -24,7 +24,6 @@ mod listen;
 mod net;
 
 use std::io;
-use std::sync::Arc;
 use std::thread;
 
 use mio::{Poll, Waker};
@@ -54,14 +53,14 @@ pub fn start<M: Machine + Send + 'static>(
 ) -> io::Result<(Handle<M>, Events<M::Event>)> {
     let poll = Poll::new()?;
     let waker = Waker::new(poll.registry(), net::WAKER)?;
-    let (desk, handle, events) = relay_runtime::Desk::new(options, Alarm(Arc::new(waker)))?;
+    let (desk, handle, events) = relay_runtime::Desk::new(options, Alarm(waker))?;
     let driver = Driver::new(Host::new(machine, newest), poll, listeners, desk)?;
     handle.attach(thread::Builder::new().name("relay-mio".into()).spawn(|| driver.run())?);
     Ok((handle, events))
 }
 
 /// Ends the poll's sleep.
-struct Alarm(Arc<Waker>);
+struct Alarm(Waker);
 
 impl Wake for Alarm {
     fn wake(&self) {

@@ -2,7 +2,13 @@
 
 extern crate alloc;
 
+pub mod client;
+pub mod disk;
 pub mod fleet;
+pub mod peers;
+pub mod probe;
+pub mod rig;
+pub mod script;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
