@@ -41,7 +41,7 @@ pub fn handshake(data: &[u8]) {
     let (dials, size) = (role % 2 == 1, usize::from(*chunk).max(1));
     let whole = conversation(dials, data, usize::MAX);
     let cut = conversation(dials, data, size);
-    assert_eq!(whole, cut, "how bytes are cut changes nothing");
+    assert!(whole.agrees_with(&cut), "how bytes are cut changes nothing: {whole:?} {cut:?}");
 }
 
 /// What a node does with these bytes from somebody that it dialled, or that dialled it, in pieces of this size.

@@ -33,6 +33,21 @@ pub struct Transcript {
     pub written: BTreeMap<ConnId, Vec<u8>>,
 }
 
+impl Transcript {
+    /// Whether two runs are the same but for bytes that one had not written when it aborted a connection: what is
+    /// queued in the turn of a fault is lost, and cuts decide which turn that is.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let prefix = |one: &Self, two: &Self| {
+            one.written.iter().all(|(conn, bytes)| {
+                let others = two.written.get(conn).map_or(&[][..], Vec::as_slice);
+                bytes.starts_with(others) || others.starts_with(bytes)
+            })
+        };
+        self.told == other.told && prefix(self, other) && prefix(other, self)
+    }
+}
+
 /// A node that somebody drives by hand. Laws are held at every step.
 pub struct Rig {
     host: Host<Node>,
