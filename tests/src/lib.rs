@@ -13,3 +13,4 @@ pub mod script;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub mod embedding {}
+pub mod fuzz;
