@@ -1,6 +1,6 @@
 //! What every command works with: the home, the configuration, the output and the machine.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -13,6 +13,7 @@ use super::{Globals, Output, System, World};
 use crate::config::{self, Config};
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::service::Setup;
 
 /// The surroundings of one command, after the global options were read.
 pub struct Context<'c> {
@@ -85,6 +86,22 @@ impl<'c> Context<'c> {
         let mut bytes = Zeroizing::new([0; PairingCode::BYTES]);
         self.random(&mut *bytes)?;
         Ok(PairingCode::from_bytes(*bytes))
+    }
+
+    /// What a node of this home is started with.
+    ///
+    /// # Errors
+    /// There is no identity and none can be made, or the machine gives no random bytes.
+    pub fn setup(
+        &mut self,
+        config: Config,
+        listen: Vec<SocketAddr>,
+        dial_known: bool,
+    ) -> Result<Setup, Failure> {
+        let id = self.identity()?;
+        let mut seed = Zeroizing::new([0; 32]);
+        self.random(&mut *seed)?;
+        Ok(Setup { home: self.home.clone(), id, config, listen, dial_known, seed })
     }
 
     /// The wall clock.

@@ -5,6 +5,7 @@
 //! `dispatch`, and its name in `help::GROUPS`.
 
 mod config;
+mod connect;
 mod context;
 mod help;
 mod identity;
@@ -13,6 +14,7 @@ mod output;
 mod pairing;
 mod peers;
 mod secret;
+mod serve;
 mod world;
 
 use std::ffi::OsString;
@@ -80,18 +82,22 @@ pub enum When {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Serve),
     Identity(identity::Identity),
     #[command(subcommand)]
     Config(config::Config),
     Pair(pairing::Pair),
     Accept(pairing::Accept),
     Invite(invite::Invite),
+    Connect(connect::Connect),
     #[command(subcommand)]
     Peers(peers::Peers),
 }
 
 fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> {
     match command {
+        Command::Serve(command) => command.run(context),
+        Command::Connect(command) => command.run(context),
         Command::Identity(command) => command.run(context),
         Command::Config(command) => command.run(context),
         Command::Pair(command) => command.run(context),

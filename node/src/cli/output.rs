@@ -5,11 +5,11 @@
 
 use std::io::{self, Write};
 
-use relay_core::time::Wall;
 use serde::Serialize;
 
 use super::Globals;
 use crate::failure::Failure;
+use crate::service::Line;
 
 /// The two streams of one command.
 pub struct Output<'o> {
@@ -65,6 +65,15 @@ impl<'o> Output<'o> {
     /// Answers with one line of text.
     pub fn line(&mut self, text: &str) {
         self.raw(&clean(text));
+    }
+
+    /// Answers with something that happened.
+    pub fn event(&mut self, line: &Line) {
+        if self.json {
+            self.object(line);
+        } else {
+            self.line(&line.what.to_string());
+        }
     }
 
     /// Answers with text that has lines of its own.
@@ -153,14 +162,6 @@ impl<'o> Output<'o> {
         // With stderr gone there is nobody to tell.
         let _ = writeln!(self.stderr, "{line}");
     }
-}
-
-/// A time as every command shows it: RFC 3339, UTC, milliseconds. `None` beyond the calendar's end.
-#[must_use]
-pub(super) fn time(at: Wall) -> Option<String> {
-    let millis = i64::try_from(at.as_millis()).ok()?;
-    let at = jiff::Timestamp::from_millisecond(millis).ok()?;
-    Some(at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// A line without control characters, so that no stored text can move the cursor or break a table.

@@ -9,8 +9,8 @@ use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use serde::Serialize;
 
-use super::output::time;
 use super::{Context, secret};
+use crate::clock::rfc3339;
 use crate::config::reachable_address;
 use crate::failure::Failure;
 use crate::home::peer_id;
@@ -251,7 +251,7 @@ fn prune(dry_run: bool, context: &mut Context<'_>) -> Result<(), Failure> {
 }
 
 fn answer(peer: &Peer) -> PeerAnswer<'_> {
-    let seen = |millis| if millis == 0 { None } else { time(Wall::from_millis(millis)) };
+    let seen = |millis| if millis == 0 { None } else { rfc3339(Wall::from_millis(millis)) };
     let addrs: Vec<_> = peer
         .meta
         .addrs
@@ -262,7 +262,7 @@ fn answer(peer: &Peer) -> PeerAnswer<'_> {
         id: &peer.id,
         paired: peer.paired,
         addr: addrs.first().map(|a| a.addr),
-        last_seen: peer.meta.last_seen().and_then(time),
+        last_seen: peer.meta.last_seen().and_then(rfc3339),
         addrs,
     }
 }

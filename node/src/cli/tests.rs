@@ -131,7 +131,11 @@ fn the_version_names_the_protocol() {
 
 #[test]
 fn an_invite_takes_the_first_ipv4_address_that_others_can_reach() {
-    let ran = Setting::new().run(&["invite"]);
+    let setting = Setting::new();
+    let home = setting.dir.path().join("home");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("config.toml"), "listen = \"0.0.0.0:9847\"").unwrap();
+    let ran = setting.run(&["invite"]);
     let rows: Vec<_> = ran.out.lines().map(|line| line.split('\t').collect::<Vec<_>>()).collect();
     assert_eq!(rows[0], ["link", "cctl://test-abababab@10.0.0.7:9847/k/abababababababab"]);
     assert_eq!(rows[1][0], "code");

@@ -332,7 +332,9 @@ fn read_key(path: &Path) -> Result<Stored, Failure> {
         Ok(Some(text)) => {
             Ok(Key::from_hex(&text).map_or_else(|| broken("not 64 hex digits"), Stored::Paired))
         }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(broken(&error.to_string())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge) => {
+            Ok(broken(&error.to_string()))
+        }
         Err(error) => Err(Failure::io("read", path, &error)),
     }
 }
