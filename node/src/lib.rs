@@ -5,6 +5,7 @@ pub mod atomic;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod failure;
 pub mod home;
 pub mod keys;

@@ -6,13 +6,15 @@ use std::thread;
 
 use clap::Args;
 use relay_core::text::PeerId;
+use serde::Serialize;
 
 use super::Context;
 use super::serve::{Engine, follow};
 use crate::config::reachable_address;
 use crate::failure::{Exit, Failure};
 use crate::home::peer_id;
-use crate::service::{Request, Service};
+use crate::keys::Peer;
+use crate::service::{Connected, Request, Service};
 
 /// Keep a link with the peer at an address
 ///
@@ -24,11 +26,17 @@ pub(super) struct Connect {
     /// Where the peer listens
     #[arg(value_name = "ADDR", value_parser = reachable_address)]
     addr: SocketAddr,
-    /// Who is expected there [default: the peer that was met there, else whoever of the paired peers answers]
+    /// Who is expected there [default: the only peer met there, else the only one paired]
     #[arg(long, value_name = "ID", value_parser = peer_id)]
     peer: Option<PeerId>,
     #[command(flatten)]
     engine: Engine,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    peer: &'a str,
+    addr: SocketAddr,
 }
 
 impl Connect {
@@ -37,16 +45,43 @@ impl Connect {
             Some(peer) => Some(peer),
             None => expected(self.addr, context)?,
         };
+        let again = peer.is_some();
         let request = Request::Connect { addr: self.addr, peer, invite: None, keep: true };
-        let mut config = context.config()?;
-        self.engine.apply(&mut config);
-        let setup = context.setup(config, Vec::new(), false)?;
-        let service = Service::start(setup, "connect")?;
-        let failed = dial(&service, request)?;
-        follow(service, context)?;
-        // The other thread is done: its node has ended.
-        failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        if context.serve()?.is_none() {
+            return stay(request, self.engine, "connect", context);
+        }
+        let Connected { peer, paired: _ } = context.ask(&request).map_err(|mut failure| {
+            if again && failure.exit == Exit::Unreachable {
+                failure.hint = format!("relay serve, which runs here, goes on trying. {}", failure.hint);
+            }
+            failure
+        })?;
+        if context.out.is_json() {
+            context.out.object(&Answer { peer: &peer, addr: self.addr });
+        } else {
+            context.out.line(&format!("linked with {peer} at {}", self.addr));
+            context.out.talk("relay serve, which runs here, keeps the link.");
+        }
+        Ok(())
     }
+}
+
+/// Is the node itself: dials, and says what happens until it is stopped.
+pub(super) fn stay(
+    request: Request,
+    engine: Engine,
+    what: &str,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let mut config = context.config()?;
+    engine.apply(&mut config);
+    context.log(&config);
+    let setup = context.setup(config, Vec::new(), false)?;
+    let service = Service::start(setup, what)?;
+    let failed = dial(&service, request)?;
+    follow(service, context)?;
+    // The thread that dialled has nothing to add: its node has ended.
+    failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
 }
 
 /// Why the dial failed for good, where it did.
@@ -56,7 +91,7 @@ type Failed = Arc<Mutex<Option<Failure>>>;
 /// other failure ends the service.
 fn dial(service: &Service, request: Request) -> Result<Failed, Failure> {
     let failed = Failed::default();
-    let again = matches!(&request, Request::Connect { peer: Some(_), .. });
+    let again = matches!(&request, Request::Connect { peer: Some(_), invite: None, .. });
     let (desk, stop, place) = (service.desk().clone(), service.stop(), Arc::clone(&failed));
     let started = thread::Builder::new().name("relay-connect".into()).spawn(move || {
         if let Err(failure) = desk.carry_out(request)
@@ -73,13 +108,10 @@ fn dial(service: &Service, request: Request) -> Result<Failed, Failure> {
 }
 
 /// The peer that an address belongs to, where that is certain: the only one met there, else the only one paired.
-pub(super) fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, Failure> {
+fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, Failure> {
     let peers = context.home.keys().list()?.peers;
     let paired = || peers.iter().filter(|peer| peer.paired);
-    let only = |mut found: Vec<&crate::keys::Peer>| {
-        let one = found.pop().filter(|_| found.is_empty());
-        one.map(|peer| peer.id.clone())
-    };
+    let only = |mut found: Vec<&Peer>| found.pop().filter(|_| found.is_empty()).map(|peer| peer.id.clone());
     let there = paired().filter(|peer| peer.meta.candidates().contains(&addr)).collect();
     Ok(only(there).or_else(|| only(paired().collect())))
 }

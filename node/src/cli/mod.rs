@@ -10,10 +10,14 @@ mod context;
 mod help;
 mod identity;
 mod invite;
+mod join;
+mod live;
+mod log;
 mod output;
 mod pairing;
 mod peers;
 mod secret;
+mod send;
 mod serve;
 mod world;
 
@@ -89,7 +93,10 @@ enum Command {
     Pair(pairing::Pair),
     Accept(pairing::Accept),
     Invite(invite::Invite),
+    Join(join::Join),
     Connect(connect::Connect),
+    Ping(send::Ping),
+    Send(send::Send),
     #[command(subcommand)]
     Peers(peers::Peers),
 }
@@ -98,6 +105,9 @@ fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> 
     match command {
         Command::Serve(command) => command.run(context),
         Command::Connect(command) => command.run(context),
+        Command::Join(command) => command.run(context),
+        Command::Ping(command) => command.run(context),
+        Command::Send(command) => command.run(context),
         Command::Identity(command) => command.run(context),
         Command::Config(command) => command.run(context),
         Command::Pair(command) => command.run(context),

@@ -50,6 +50,19 @@ impl<'o> Output<'o> {
         self.json
     }
 
+    /// Whether the answer goes to a terminal, so that tables are aligned.
+    #[must_use]
+    pub const fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
+    /// Empties the terminal, for what is drawn again.
+    pub fn clear(&mut self) {
+        if self.broken.is_none() {
+            self.broken = self.stdout.write_all(b"\x1b[H\x1b[2J").err();
+        }
+    }
+
     /// Whether anybody still reads the answer.
     #[must_use]
     pub const fn is_open(&self) -> bool {

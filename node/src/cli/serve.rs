@@ -62,6 +62,7 @@ impl Serve {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         let mut config = context.config()?;
         self.engine.apply(&mut config);
+        context.log(&config);
         let listen = if self.listen.is_empty() { config.listen.clone() } else { self.listen };
         for addr in listen.iter().filter(|addr| !addr.ip().is_loopback()) {
             context.out.warn(&format!(
@@ -103,7 +104,5 @@ pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<
             stop.now("nobody reads its output");
         }
     }
-    let stopped = service.join()?;
-    context.out.event(&stopped);
-    Ok(())
+    service.join()
 }

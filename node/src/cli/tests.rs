@@ -147,10 +147,9 @@ fn tables_are_aligned_on_a_terminal_and_tabbed_without() {
     let mut setting = Setting::new();
     setting.run(&["peers", "add", "a", "--key", &"0".repeat(64)]);
     setting.run(&["peers", "add", "bcd", "--key", &"0".repeat(64), "--addr", "10.0.0.1:1"]);
-    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t-\nbcd\tpaired\t10.0.0.1:1\t-\n");
+    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t-\t-\nbcd\tpaired\t-\t10.0.0.1:1\t-\n");
     setting.terminals.stdout = true;
-    let table =
-        "PEER  STATE   ADDRESS     LAST SEEN\na     paired  -           -\nbcd   paired  10.0.0.1:1  -\n";
+    let table = "PEER  STATE   LINK  ADDRESS     LAST SEEN\na     paired  -     -           -\nbcd   paired  -     10.0.0.1:1  -\n";
     assert_eq!(setting.run(&["peers", "list"]).out, table);
 }
 

@@ -80,6 +80,12 @@ impl Keys {
         Self { dir: dir.into() }
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// What is stored under a peer's id.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use relay_core::message::Kind;
@@ -32,11 +33,12 @@ pub struct Desk {
     status: Status,
     /// Held while files and node change together, so that what was read before a change never undoes it.
     together: Arc<Mutex<()>>,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Desk {
     pub(super) fn new(handle: NodeHandle, keys: Keys, status: Status) -> Self {
-        Self { handle, keys, status, together: Arc::new(Mutex::new(())) }
+        Self { handle, keys, status, together: Arc::default(), stopped: Arc::default() }
     }
 
     /// Does it; the answer is a JSON value whose type [`Request`] names.
@@ -44,6 +46,7 @@ impl Desk {
     /// # Errors
     /// What the node or the system refused, as the command line shows it.
     pub fn carry_out(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        tracing::debug!(cmd = request.name(), "asked");
         match request {
             Request::Status => json(&self.status),
             Request::Peers => json(&self.peers()?),
@@ -99,6 +102,17 @@ impl Desk {
         let Records { peers, pending, warnings } = Records::read(&self.keys)?;
         self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
         Ok(warnings)
+    }
+
+    /// Whether the node still takes commands.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The node has ended.
+    pub(super) fn stopped(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
     }
 
     fn peers(&self) -> Result<Vec<Live>, Failure> {

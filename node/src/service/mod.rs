@@ -12,16 +12,19 @@ mod feed;
 mod line;
 mod lock;
 mod records;
+pub mod report;
 mod request;
 pub mod signals;
+mod watch;
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::ffi::OsString;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use relay_core::peer::{Node, Settings};
+use relay_core::peer::{Event, Node, Settings};
 use relay_core::text::PeerId;
 use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
@@ -35,8 +38,11 @@ pub use lock::Lock;
 pub use records::Records;
 pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, Sent, Status};
 
+use self::report::{Reporter, Sources};
+use self::watch::Watcher;
 use crate::actor::HomeActor;
 use crate::config::Config;
+use crate::control::Server;
 use crate::failure::Failure;
 use crate::home::Home;
 
@@ -56,6 +62,8 @@ pub struct Setup {
     pub listen: Vec<SocketAddr>,
     /// Whether it dials the peers that it has addresses of, unasked.
     pub dial_known: bool,
+    /// `XDG_RUNTIME_DIR`: where the control socket is if the home's path is too long for one.
+    pub runtime_dir: Option<OsString>,
     /// Randomness that nobody else has.
     pub seed: Zeroizing<[u8; 32]>,
 }
@@ -71,6 +79,9 @@ pub struct Service {
     runtime: &'static str,
     addresses: Vec<SocketAddr>,
     warnings: Vec<String>,
+    _reporter: Reporter,
+    // In this order when dropped: the socket goes before the lock.
+    _control: Server,
     _lock: Lock,
 }
 
@@ -90,7 +101,17 @@ impl Service {
         let lock = Lock::take(&setup.home, what)?;
         let listeners = setup.listen.iter().map(|addr| bind(*addr)).collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<_> = listeners.iter().filter_map(Listener::tcp_address).collect();
-        let (id, runtime, keys) = (setup.id.clone(), setup.config.runtime.as_str(), setup.home.keys());
+        let (id, runtime, home) = (setup.id.clone(), setup.config.runtime.as_str(), setup.home.clone());
+        let runtime_dir = setup.runtime_dir.clone();
+        let sources = Sources {
+            dir: home.dir().to_owned(),
+            listening: addresses.clone(),
+            advertise: setup.config.advertise.clone(),
+            interval: setup.config.heartbeat,
+        };
+        let keys = home.keys();
+        // Before the keys are read, so that no change is missed.
+        let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
         let Launched { handle, events, warnings } = launch(setup, listeners, &addresses)?;
         let status = Status {
             id: id.to_string(),
@@ -99,11 +120,27 @@ impl Service {
             pid: std::process::id(),
         };
         let desk = Desk::new(handle.clone(), keys, status);
-        let stop = Stop { handle, reason: Arc::default() };
+        let stop = Stop { handle: handle.clone(), reason: Arc::default() };
         let feed = Feed::new();
+        let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
+            .inspect_err(|_| stop.now("no control socket"))?;
+        let reporter = Reporter::start(handle, sources).map_err(|error| thread_failed(&error))?;
+        watcher.start(desk.clone()).map_err(|error| thread_failed(&error))?;
         // Before the first event is passed on, so that none is missed.
         let lines = Some(feed.listen());
-        let service = Self { desk, feed, lines, stop, id, runtime, addresses, warnings, _lock: lock };
+        let service = Self {
+            desk,
+            feed,
+            lines,
+            stop,
+            id,
+            runtime,
+            addresses,
+            warnings,
+            _reporter: reporter,
+            _control: control,
+            _lock: lock,
+        };
         service.pass_on(events).map_err(|error| thread_failed(&error))?;
         Ok(service)
     }
@@ -155,31 +192,33 @@ impl Service {
         self.stop.clone()
     }
 
-    /// Waits until the node has ended, and says why.
+    /// Waits until the node has ended; the last of its lines says why.
     ///
     /// # Errors
     /// Its loop failed.
-    pub fn join(self) -> Result<Line, Failure> {
-        let ended_well = self.stop.handle.join();
-        if !ended_well {
-            return Err(Failure::refused(
-                "the node's event loop failed",
-                "Start it again; relay serve -vv says more.",
-            ));
+    pub fn join(self) -> Result<(), Failure> {
+        if self.stop.handle.join() {
+            return Ok(());
         }
-        let reason = self.stop.reason.get().cloned().unwrap_or_else(|| "the event loop ended".to_owned());
-        Ok(Line::now(What::Stopped { reason }))
+        Err(Failure::refused("the node's event loop failed", "Start it again; relay serve -vv says more."))
     }
 
     /// Hands the node's events to everybody who listens, on a thread of its own.
     fn pass_on(&self, events: NodeEvents) -> std::io::Result<()> {
-        let feed = self.feed.clone();
+        let (feed, stop, desk) = (self.feed.clone(), self.stop.clone(), self.desk.clone());
         thread::Builder::new().name("relay-events".into()).spawn(move || {
             while let Some(event) = events.recv() {
+                log(&event);
                 if let Some(what) = What::of(&event) {
                     feed.tell(Line::now(what));
                 }
             }
+            desk.stopped();
+            if events.dropped() > 0 {
+                tracing::warn!(dropped = events.dropped(), "events were lost, since they came too fast");
+            }
+            let reason = stop.reason().unwrap_or("the event loop ended").to_owned();
+            feed.tell(Line::now(What::Stopped { reason }));
             feed.end();
         })?;
         Ok(())
@@ -200,6 +239,16 @@ impl Stop {
     }
 }
 
+/// What happens goes to the log as well: messages one by one for those who trace.
+fn log(event: &Event) {
+    match What::of(event) {
+        Some(what @ What::Message { .. }) => tracing::trace!("{what}"),
+        Some(what @ What::NotStored { .. }) => tracing::error!("{what}"),
+        Some(what) => tracing::debug!("{what}"),
+        None => {}
+    }
+}
+
 struct Launched {
     handle: NodeHandle,
     events: NodeEvents,
@@ -208,7 +257,7 @@ struct Launched {
 
 /// Makes the node and starts it on its loop.
 fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> Result<Launched, Failure> {
-    let Setup { home, id, config, listen: _, dial_known, seed } = setup;
+    let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
     let mut settings = Settings::new(id);
     settings.features = config.features.intersect(Settings::FEATURES);

@@ -13,7 +13,7 @@ use super::line::{Link, seconds};
 use crate::clock;
 
 /// What is asked.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "cmd", rename_all = "snake_case")]
 pub enum Request {
     /// Who and where the node is: [`Status`].
@@ -44,7 +44,7 @@ pub enum Request {
         peer: PeerId,
         /// What.
         msg_type: String,
-        /// The payload.
+        /// The payload; what it says is not for a log.
         payload: Box<RawValue>,
         /// Seconds to wait for a reply; absent not to wait.
         reply_within: Option<u64>,
@@ -139,6 +139,22 @@ pub struct Reply {
 pub struct Pong {
     /// From the dial to the ack, in seconds.
     pub seconds: f64,
+}
+
+impl Request {
+    /// The command's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Peers => "peers",
+            Self::Reload => "reload",
+            Self::Forget { .. } => "forget",
+            Self::Connect { .. } => "connect",
+            Self::Send { .. } => "send",
+            Self::Ping { .. } => "ping",
+        }
+    }
 }
 
 impl From<&PeerView> for Live {
