@@ -1,5 +1,6 @@
 //! The thread that carries actions out.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -9,7 +10,8 @@ use relay_core::machine::Machine;
 
 use crate::inbox::{Inbox, Mail};
 
-/// Carries actions out, one after the other, on a thread where it may block.
+/// Carries actions out, one after the other, on a thread where it may block. One that panics has failed, and the next
+/// follows.
 pub trait Actor: Send + 'static {
     /// Does it, and says how it ended.
     fn act(&mut self, action: Action) -> Acted;
@@ -43,7 +45,9 @@ impl<M: Machine + 'static> ActorThread<M> {
             let inbox = Arc::clone(&self.inbox);
             let started = thread::Builder::new().name("relay-actions".into()).spawn(move || {
                 for (id, action) in work {
-                    inbox.post(Mail::Acted(id, actor.act(action)));
+                    // The machine waits for an end of each action, so that one which panics has failed.
+                    let acted = panic::catch_unwind(AssertUnwindSafe(|| actor.act(action)));
+                    inbox.post(Mail::Acted(id, acted.unwrap_or(Err(ActError::Failed))));
                 }
             });
             if started.is_ok() {

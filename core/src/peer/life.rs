@@ -53,6 +53,12 @@ impl Life {
         self.heard = now;
     }
 
+    /// Whether we read.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        !self.deaf
+    }
+
     /// When the link is dead unless something is heard; `None` while we do not read.
     #[must_use]
     pub fn deadline(&self, own_interval: Duration) -> Option<Mono> {

@@ -392,12 +392,21 @@ impl Node {
             && known.id != self.settings.id
     }
 
+    pub(super) fn dial_all(&mut self) {
+        let places: Vec<_> = self.book.iter().collect();
+        for peer in places {
+            self.dial_soon(peer);
+        }
+    }
+
+    /// Before the first step there is no time yet: that step dials all.
     pub(super) fn dial_soon(&mut self, peer: PeerIndex) {
+        let Some(now) = self.stepped else { return };
         let known = self.book.get(peer);
         if known.link.is_none() && known.dialling.is_none() && self.wants_link(peer) {
             let spread = Self::SPREAD.as_nanos() as u64;
             let wait = Duration::from_nanos(self.entropy.draw_u64() % spread);
-            self.redials.set(peer, Some(self.stepped.after(wait)));
+            self.redials.set(peer, Some(now.after(wait)));
         }
     }
 

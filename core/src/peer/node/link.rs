@@ -130,6 +130,8 @@ impl Node {
         }
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(false, now.mono);
+            // The rest of a frame cannot come while nobody reads.
+            link.partial_since = None;
             out.pause(conn);
         }
     }
@@ -137,6 +139,7 @@ impl Node {
     pub(super) fn drained(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(true, now.mono);
+            link.partial_since = link.cutter.is_partial().then_some(now.mono);
         }
         self.arm(conn, out);
     }

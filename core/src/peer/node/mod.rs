@@ -81,7 +81,8 @@ pub struct Node {
     links: usize,
     dials: usize,
     unproven_bytes: usize,
-    stepped: Mono,
+    /// The newest step; `None` before the first.
+    stepped: Option<Mono>,
     draining: bool,
     /// Buffers that steps reuse: a frame's text, a message's text, the message as a frame.
     inflated: Vec<u8>,
@@ -121,7 +122,7 @@ impl Node {
             links: 0,
             dials: 0,
             unproven_bytes: 0,
-            stepped: Mono::ZERO,
+            stepped: None,
             draining: false,
             inflated: Vec::new(),
             text: Vec::new(),
@@ -279,7 +280,7 @@ impl Node {
         match self.state_mut(conn) {
             Some(State::Link(link)) => {
                 let since = link.partial_since.unwrap_or(now.mono);
-                link.partial_since = partial.then_some(since);
+                link.partial_since = (partial && link.life.is_read()).then_some(since);
             }
             Some(State::Greeted(greeted)) => {
                 let before = mem::replace(&mut greeted.buffered, buffered);
@@ -362,17 +363,21 @@ impl Node {
     fn know(&mut self, record: PeerRecord) -> PeerIndex {
         let index = self.book.enter(&record.id);
         let peer = self.book.get_mut(index);
-        if record.key.is_some() {
+        let mut news = false;
+        if record.key.is_some() && record.key != peer.key {
             peer.key = record.key;
+            news = true;
         }
         if peer.addresses.is_empty() {
+            news |= !record.addresses.is_empty();
             peer.addresses = record.addresses;
         } else {
             for known in record.addresses.iter() {
-                peer.addresses.advertised(known.address);
+                news |= peer.addresses.advertised(known.address);
             }
         }
-        if self.settings.dial_known {
+        // What is known already does not hurry a dial that waits its turn.
+        if news {
             self.dial_soon(index);
         }
         index
@@ -412,7 +417,10 @@ impl Machine for Node {
     type Event = Event;
 
     fn step(&mut self, now: Now, input: Input<'_, Command>, out: &mut Out) {
-        self.stepped = now.mono;
+        let first = self.stepped.replace(now.mono).is_none();
+        if first && self.settings.dial_known {
+            self.dial_all();
+        }
         match input {
             Input::Opened { conn, by, peer, identity: _ } => self.opened(now, conn, by, peer, out),
             Input::Bytes { conn, data } => self.bytes(now, conn, data, out),
@@ -429,9 +437,11 @@ impl Machine for Node {
     }
 
     fn deadline(&self) -> Option<Mono> {
+        // The first step sets the first dials, so it is due at once.
+        let Some(stepped) = self.stepped else { return Some(Mono::ZERO) };
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
         let due = [self.timers.deadline(), redials].into_iter().flatten().min()?;
-        Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
+        Some(if due <= stepped { stepped.after(TICK) } else { due })
     }
 
     fn idle(&self) -> bool {

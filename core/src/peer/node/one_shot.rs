@@ -48,6 +48,8 @@ pub(super) struct Outbound {
     /// The reply that is waited for.
     pub(super) reply: Option<Kind>,
     pub(super) deadline: Mono,
+    /// Bytes that the socket had taken when the deadline was set.
+    pub(super) taken: u64,
 }
 
 impl Inbound {
@@ -59,14 +61,7 @@ impl Inbound {
 /// A peer's.
 impl Node {
     pub(super) fn inbound(&mut self, now: Now, conn: ConnId, agreed: &Agreed, out: &mut Out) {
-        let heard = self.book.get_mut(agreed.peer).heard();
-        if heard.one_shots >= PER_PEER {
-            self.counts.connections_refused += 1;
-            self.set_state(conn, State::Closing);
-            out.close(conn, Close::Flush);
-            return;
-        }
-        heard.one_shots += 1;
+        self.book.get_mut(agreed.peer).heard().one_shots += 1;
         let inbound = Inbound {
             peer: agreed.peer,
             features: agreed.features,
@@ -113,7 +108,10 @@ impl Node {
     pub(super) fn end_inbound(&mut self, conn: ConnId, how: Close, out: &mut Out) {
         let State::Inbound(inbound) = self.take_state(conn) else { return };
         self.book.get_mut(inbound.peer).heard().one_shots -= 1;
-        out.close(conn, how);
+        // An orderly end tells the peer that all it sent was taken. Before its own end that is not known, so it sees a
+        // reset, unless answers are still to reach it.
+        let early = !inbound.eof && out.unsent(conn) == 0;
+        out.close(conn, if early { Close::Abort } else { how });
     }
 }
 
@@ -138,6 +136,7 @@ impl Node {
             cutter,
             reply: reply.map(|(kind, _)| kind),
             deadline: now.mono.after(reply.map_or(TAKEN_TIME, |(_, within)| within)),
+            taken: out.progress(conn),
         };
         self.set_state(conn, State::Outbound(Box::new(outbound)));
         self.arm(conn, out);
@@ -174,6 +173,12 @@ impl Node {
 
     pub(super) fn outbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Outbound(outbound)) = self.state_mut(conn) else { return };
+        let taken = out.progress(conn);
+        // A large message on a slow path is no failure while it moves.
+        if outbound.reply.is_none() && out.unsent(conn) > 0 && taken > outbound.taken {
+            outbound.taken = taken;
+            outbound.deadline = now.mono.after(super::HANDSHAKE_TIME);
+        }
         if outbound.deadline > now.mono {
             self.arm(conn, out);
             return;
