@@ -5,6 +5,7 @@ extern crate alloc;
 pub mod client;
 pub mod disk;
 pub mod fleet;
+pub mod fuzz;
 pub mod peers;
 pub mod probe;
 pub mod rig;
@@ -13,4 +14,3 @@ pub mod script;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub mod embedding {}
-pub mod fuzz;
