@@ -238,7 +238,7 @@ impl<M: Machine> Host<M> {
         }
     }
 
-    /// When [`timer`](Self::timer) is due.
+    /// When [`timer`](Self::timer) is due, or the time of a drain is over: look at [`is_done`](Self::is_done) each turn.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
         let closing = self.closing.front().map(|(due, _)| *due);
@@ -350,6 +350,7 @@ impl<M: Machine> Host<M> {
 
     fn step(&mut self, now: Now, input: Input<'_, M::Command>) {
         let now = self.clamp(now);
+        self.out.congested = self.is_congested();
         self.machine.step(now, input, &mut self.out);
         if self.machine.deadline().is_some_and(|due| due <= now.mono) {
             self.overdue += 1;
@@ -493,7 +494,10 @@ impl<M: Machine> Host<M> {
             tx.stage = Stage::Ending(CloseReason::Asked);
         }
         if let Stage::Ending(why) = tx.stage {
-            let orderly = unsent == 0 && matches!(why, CloseReason::Asked | CloseReason::Finished);
+            // An end that the peer may take for one in order has our half-close in front of it; without, it is a reset.
+            let orderly = unsent == 0
+                && tx.finish == Finish::Done
+                && matches!(why, CloseReason::Asked | CloseReason::Finished);
             // A dial that ended before the port heard of it is nothing to the port.
             if tx.named {
                 port.close(conn, if orderly { Ending::Orderly } else { Ending::Reset });

@@ -34,9 +34,10 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Close {
-    /// Once all that is queued has left; what still arrives is thrown away.
+    /// Once all that is queued has left; what still arrives is thrown away. A dial under way is given up at once, with what
+    /// was queued for it: nobody has answered yet.
     Flush,
-    /// At once; what is queued is lost.
+    /// At once; what is queued is lost, and the peer sees a reset.
     Abort,
 }
 
@@ -72,6 +73,8 @@ pub struct Outbox<E, A> {
     pub(crate) dials: Vec<(ConnId, Target)>,
     pub(crate) accepting: Vec<(ListenerId, bool)>,
     acts: u64,
+    /// Whether the host lets nothing be read until the journal has caught up.
+    pub(crate) congested: bool,
     scratch: Vec<u8>,
     pool: Vec<Vec<u8>>,
     stale: u64,
@@ -206,6 +209,7 @@ impl<E, A> Outbox<E, A> {
             dials: Vec::new(),
             accepting: Vec::new(),
             acts: 0,
+            congested: false,
             scratch: Vec::new(),
             pool: Vec::new(),
             stale: 0,
@@ -271,6 +275,12 @@ impl<E, A> Outbox<E, A> {
     #[must_use]
     pub const fn writable(&self) -> bool {
         !self.failing
+    }
+
+    /// Whether nothing is read from anybody until the journal has caught up: a peer's silence means nothing then.
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.congested
     }
 
     /// The newest durable record: a row made later must not be shown yet.
@@ -365,6 +375,11 @@ impl<E, A> Outbox<E, A> {
     /// Answers a command, once every record made so far is durable.
     pub fn answer(&mut self, ticket: Ticket, answer: A) {
         self.emit(Emission::Answer(ticket, Ok(answer)));
+    }
+
+    /// Answers a command with something that rests on no record: above all, that the journal fails.
+    pub fn answer_free(&mut self, ticket: Ticket, answer: A) {
+        self.ready.push_back(Emission::Answer(ticket, Ok(answer)));
     }
 
     /// Has something done outside, once every record made so far is durable: nobody starts a child on a grant that a

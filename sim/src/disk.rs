@@ -56,6 +56,11 @@ impl Disk {
         self.files.get(&FilePath::new(path)?)
     }
 
+    /// All durable files, by path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &Contents)> {
+        self.files.iter().map(|(path, contents)| (path.as_str(), contents))
+    }
+
     /// Puts a file there, as an installation does before the first start.
     ///
     /// # Panics

@@ -1,7 +1,12 @@
 //! Cross-crate conformance: both drivers side by side, real peers, benches.
 
+extern crate alloc;
+
 pub mod client;
 pub mod disk;
+pub mod fleet;
+pub mod fuzz;
+pub mod peers;
 pub mod probe;
 pub mod rig;
 pub mod script;

@@ -1,6 +1,7 @@
 //! Setting up a connection: challenge, handshake and ack.
 
 use alloc::string::String;
+use core::fmt;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -31,7 +32,7 @@ impl Challenge {
 /// `handshake`: the dialler's answer to a challenge.
 ///
 /// Reading it never fails: what is wrong with a proof is found where it is verified, and then denied.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Handshake {
     /// HMAC-SHA256 over the nonce, 64 lower-case hex digits. Empty, which proves nothing, where it was absent, no
     /// string or longer.
@@ -51,6 +52,19 @@ pub struct Handshake {
     /// A one-shot delivery, never registered as the link.
     #[serde(skip_serializing_if = "is_false")]
     pub transient: bool,
+}
+
+/// Shows all but the proof.
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake")
+            .field("version", &self.version)
+            .field("proto", &self.proto)
+            .field("features", &self.features)
+            .field("listen_port", &self.listen_port)
+            .field("transient", &self.transient)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Handshake {

@@ -92,6 +92,13 @@ impl Addresses {
         self.push(KnownAddress { address, last_seen: Wall::default() })
     }
 
+    /// Other addresses go behind these.
+    pub fn append(&mut self, others: &Self) {
+        for known in &others.0 {
+            self.push(*known);
+        }
+    }
+
     /// The addresses, the best first.
     pub fn iter(&self) -> impl Iterator<Item = &KnownAddress> {
         self.0.iter()

@@ -159,6 +159,15 @@ fn a_failing_journal_refuses_answers_and_keeps_events_and_actions() {
 }
 
 #[test]
+fn that_the_journal_fails_can_be_said_while_it_fails() {
+    let mut rig = Rig::new();
+    rig.record();
+    rig.host.persist_failed(rig.now());
+    let asked = rig.order(|out, ticket| out.answer_free(ticket, 7));
+    assert_eq!(rig.port.answers, [(asked.number(), Ok(7))]);
+}
+
+#[test]
 fn what_is_recorded_while_the_journal_fails_waits_for_its_own_record() {
     let mut rig = Rig::new();
     let conn = rig.accept();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::one_shot::PER_PEER;
-use super::state::{Greeted, State, Storing, Waiting};
+use super::state::{Admitting, Greeted, State, Storing, Waiting};
 use super::{HANDSHAKE_TIME, Node, Out};
 use crate::action::{Action, Contents, FilePath};
 use crate::frame::{Cutter, Framing};
@@ -31,7 +31,7 @@ impl Node {
             Opener::Accepted(listener) => self.accepted(now, conn, listener, peer, out),
             Opener::Dialled => self.dial_opened(now, conn),
         }
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     fn accepted(&mut self, now: Now, conn: ConnId, listener: ListenerId, peer: &Endpoint, out: &mut Out) {
@@ -150,7 +150,7 @@ impl Node {
         if lasting {
             let _ = self.establish(now, conn, agreed, out);
         } else {
-            self.inbound(now, conn, &agreed, out);
+            self.inbound(now, conn, &agreed);
         }
     }
 
@@ -167,35 +167,64 @@ impl Node {
         // One use: whoever comes second with this key finds no invite.
         self.pending = None;
         let id = out.act(write_key(&peer, &key));
-        self.waiting.insert(id, Waiting::Admission(conn));
+        let admitting = Admitting { conn, peer, key, invite: self.invites };
+        self.waiting.insert(id, Waiting::Admission(Box::new(admitting)));
         let address = greeted.address;
-        let storing = Storing { peer, key, handshake, address, rest: Vec::new(), eof: false };
+        let storing = Storing { handshake, address, rest: Vec::new(), eof: false };
         self.set_state(conn, State::Storing(Box::new(storing)));
     }
 
-    /// The key of an invite's first use is on disk, or cannot be put there.
-    pub(super) fn invited_stored(&mut self, now: Now, conn: ConnId, stored: bool, out: &mut Out) {
-        let State::Storing(storing) = self.take_state(conn) else {
-            return;
+    /// The key of an invite's first use is on disk, or cannot be put there. Its connection may have ended meanwhile:
+    /// what is on disk holds all the same, and the joiner comes again.
+    pub(super) fn invited_stored(&mut self, now: Now, admitting: Admitting, stored: bool, out: &mut Out) {
+        let Admitting { conn, peer, key, invite } = admitting;
+        let storing = match self.state(conn) {
+            Some(State::Storing(_)) => self.take_state(conn),
+            Some(_) | None => State::Vacant,
         };
-        let Storing { peer, key, handshake, address, rest, eof, .. } = *storing;
         if !stored {
-            self.pending = Some(key);
-            self.refuse(now, conn, address, Some(peer), HandshakeFailure::NotStored, out);
+            // Whoever invited has said nothing else since, so it is valid still.
+            if self.invites == invite {
+                self.pending = Some(key);
+            }
+            if let State::Storing(storing) = storing {
+                let reason = HandshakeFailure::NotStored;
+                self.refuse(now, conn, storing.address, Some(peer), reason, out);
+            }
             return;
         }
-        let remove = FilePath::new(alloc::format!("peers/{}.key", PeerId::PENDING));
-        if let Some(path) = remove {
+        if self.invites == invite
+            && let Some(path) = FilePath::new(alloc::format!("peers/{}.key", PeerId::PENDING))
+        {
             out.act(Action::RemoveFile { path });
         }
         let record = PeerRecord { id: peer.clone(), key: Some(key), addresses: Addresses::default() };
         let index = self.know(record);
         out.event(Event::Paired { peer });
+        let State::Storing(storing) = storing else { return };
+        let Storing { handshake, address, rest, eof } = *storing;
         self.admit(now, conn, index, &handshake, address, out);
         self.bytes(now, conn, &rest, out);
         if eof {
             self.eof(now, conn, out);
         }
+    }
+
+    /// Takes an invite's key in place of any other. One that somebody redeemed already, which a file that was not
+    /// removed in time may hold, is none.
+    pub(super) fn pend(&mut self, key: Option<Key>) {
+        let redeemed = |key: &Key| self.book.iter().any(|peer| self.book.get(peer).key.as_ref() == Some(key));
+        let storing = |key: &Key| {
+            self.waiting.values().any(|waiting| match waiting {
+                Waiting::Admission(admitting) => admitting.key == *key,
+                Waiting::Command(..) | Waiting::File(_) => false,
+            })
+        };
+        if key.as_ref().is_some_and(storing) {
+            return;
+        }
+        self.invites += 1;
+        self.pending = key.filter(|key| !redeemed(key));
     }
 
     fn deny(
@@ -244,7 +273,7 @@ impl Node {
             self.end_greeting(conn, Close::Abort, out);
             out.event(Event::HandshakeFailed { address, claimed: None, reason });
         }
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn greeting_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {

@@ -1,14 +1,14 @@
 //! What the owner asks, and what comes of actions.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::accept::{peer_file, write_key};
 use super::dial::{Attempt, Errand, Purpose};
-use super::state::{State, Waiting};
+use super::state::{Slot, State, Waiting};
 use super::{Node, Out, beat};
 use crate::action::{ActId, Acted, Action};
 use crate::machine::Ticket;
@@ -30,7 +30,7 @@ impl Node {
             Command::Reload { peers, pending } => Some(self.reload(peers, pending)),
             Command::Forget { peer } => Some(self.forget(now, &peer, out)),
             Command::Pend { key } => {
-                self.pending = key;
+                self.pend(key);
                 Some(Answer::Done)
             }
             Command::Connect { address, peer, invite, keep } => {
@@ -40,7 +40,8 @@ impl Node {
                 self.send_to(now, ticket, &peer, kind, payload, reply_within, out)
             }
             Command::Reply { conn, kind, payload } => {
-                Some(match self.reply(now, conn, kind, &payload, out) {
+                let checked = check_message(kind, &payload);
+                Some(match checked.and_then(|()| self.reply(now, conn, kind, &payload, out)) {
                     Ok(()) => Answer::Done,
                     Err(failure) => Answer::Failed(failure),
                 })
@@ -59,7 +60,7 @@ impl Node {
 
     pub(super) fn acted(&mut self, now: Now, id: ActId, result: Acted, out: &mut Out) {
         match self.waiting.remove(&id) {
-            Some(Waiting::Admission(conn)) => self.invited_stored(now, conn, result.is_ok(), out),
+            Some(Waiting::Admission(admitting)) => self.invited_stored(now, *admitting, result.is_ok(), out),
             Some(Waiting::Command(ticket, answer)) => {
                 let answer = match result {
                     Ok(_) => answer,
@@ -92,11 +93,11 @@ impl Node {
     }
 
     fn reload(&mut self, peers: Vec<PeerRecord>, pending: Option<Key>) -> Answer {
-        self.pending = pending;
-        let places: Vec<_> = self.book.iter().collect();
-        for index in places {
+        let paired = peers.iter().filter(|record| record.key.is_some());
+        let paired: BTreeSet<_> = paired.map(|record| record.id.clone()).collect();
+        for index in 0..self.book.len() as PeerIndex {
             let known = self.book.get_mut(index);
-            if !peers.iter().any(|record| record.id == known.id && record.key.is_some()) {
+            if !paired.contains(&known.id) {
                 known.key = None;
                 known.addresses = Addresses::default();
                 self.redials.set(index, None);
@@ -105,6 +106,7 @@ impl Node {
         for record in peers {
             self.know(record);
         }
+        self.pend(pending);
         Answer::Done
     }
 
@@ -114,28 +116,31 @@ impl Node {
         known.key = None;
         known.addresses = Addresses::default();
         known.keep = false;
-        let (link, dialling) = (known.link, known.dialling);
+        let link = known.link;
         self.redials.set(index, None);
         if let Some(conn) = link {
             self.end_link(now, conn, DownReason::Forgotten, Close::Flush, out);
         }
-        if let Some(conn) = dialling {
-            self.abandon_dial(now, conn, Failure::UnknownPeer, out);
-        }
-        // Open one-shots end too: nothing of a forgotten peer is executed.
-        let of_peer = |slot: &super::state::Slot| match &slot.state {
-            State::Inbound(inbound) => inbound.peer == index,
-            State::Vacant
-            | State::Greeted(_)
-            | State::Storing(_)
-            | State::Dialling(_)
-            | State::Link(_)
-            | State::Outbound(_)
-            | State::Closing => false,
-        };
-        let open: Vec<_> = self.slots.iter().filter(|slot| of_peer(slot)).map(|slot| slot.conn).collect();
-        for conn in open {
-            self.end_inbound(conn, Close::Abort, out);
+        // Open one-shots and dials end too: nothing of a forgotten peer is executed, and no key of it is shown.
+        for slot in 0..self.slots.len() {
+            let Slot { conn, state } = &mut self.slots[slot];
+            let conn = *conn;
+            match state {
+                State::Inbound(inbound) if inbound.peer == index => self.end_inbound(conn, Close::Abort, out),
+                State::Dialling(dial) => {
+                    dial.errand.attempts.retain(|next| next.invite || next.peer.as_ref() != Some(peer));
+                    if !dial.attempt.invite && dial.attempt.peer.as_ref() == Some(peer) {
+                        self.abandon_attempt(now, conn, out);
+                    }
+                }
+                State::Vacant
+                | State::Greeted(_)
+                | State::Storing(_)
+                | State::Link(_)
+                | State::Inbound(_)
+                | State::Outbound(_)
+                | State::Closing => {}
+            }
         }
         self.book.get_mut(index).heard = None;
         for file in FILES {
@@ -210,28 +215,8 @@ impl Node {
         reply_within: Option<Duration>,
         out: &mut Out,
     ) -> Option<Answer> {
-        match kind {
-            Kind::Challenge | Kind::Handshake | Kind::HandshakeAck => {
-                return Some(Answer::Failed(Failure::BadRequest("a handshake is not sent by hand")));
-            }
-            Kind::Heartbeat
-            | Kind::Ack
-            | Kind::DelegateTask
-            | Kind::TaskStatus
-            | Kind::TaskHandoff
-            | Kind::TaskInterrupt
-            | Kind::KnowledgeSync
-            | Kind::KnowledgeRequest
-            | Kind::KnowledgeSnapshot
-            | Kind::HiveJoinRequest
-            | Kind::HiveJoinResult
-            | Kind::KnowledgeRejected
-            | Kind::SessionTransfer
-            | Kind::SessionReceived
-            | Kind::LeaseClaim
-            | Kind::LeaseRelease
-            | Kind::LeaseList
-            | Kind::LeaseResult => {}
+        if let Err(failure) = check_message(kind, &payload) {
+            return Some(Answer::Failed(failure));
         }
         if let Some(index) = self.find(peer)
             && self.book.get(index).addresses.is_empty()
@@ -303,5 +288,37 @@ impl Node {
                 }
             })
             .collect()
+    }
+}
+
+/// Whether the owner may send this at all.
+fn check_message(kind: Kind, payload: &RawValue) -> Result<(), Failure> {
+    match kind {
+        Kind::Challenge | Kind::Handshake | Kind::HandshakeAck => {
+            return Err(Failure::BadRequest("a handshake is not sent by hand"));
+        }
+        Kind::Heartbeat
+        | Kind::Ack
+        | Kind::DelegateTask
+        | Kind::TaskStatus
+        | Kind::TaskHandoff
+        | Kind::TaskInterrupt
+        | Kind::KnowledgeSync
+        | Kind::KnowledgeRequest
+        | Kind::KnowledgeSnapshot
+        | Kind::HiveJoinRequest
+        | Kind::HiveJoinResult
+        | Kind::KnowledgeRejected
+        | Kind::SessionTransfer
+        | Kind::SessionReceived
+        | Kind::LeaseClaim
+        | Kind::LeaseRelease
+        | Kind::LeaseList
+        | Kind::LeaseResult => {}
+    }
+    if payload.get().starts_with('{') {
+        Ok(())
+    } else {
+        Err(Failure::BadRequest("the payload is no JSON object"))
     }
 }

@@ -120,7 +120,7 @@ impl Node {
         let (phase, cutter) = (Phase::Connecting, Cutter::new(Framing::Ndjson));
         let dial = Dial { errand, attempt, phase, cutter, started: now.mono, deadline };
         self.enter(conn, State::Dialling(Box::new(dial)));
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn dial_opened(&mut self, now: Now, conn: ConnId) {
@@ -194,6 +194,12 @@ impl Node {
             self.attempt_failed(now, conn, failure, Close::Abort, out);
             return;
         }
+        let known = self.book.find(answered.as_str()).map(|index| self.book.get(index));
+        if !dial.attempt.invite && known.is_none_or(|known| known.key.is_none()) {
+            // Its key was taken away while it was dialled.
+            self.attempt_failed(now, conn, Failure::NotPaired, Close::Abort, out);
+            return;
+        }
         let features =
             terms.map_or(FeatureSet::EMPTY, |terms| terms.features.intersect(self.settings.features));
         let proto = terms.map_or(0, |terms| terms.proto.min(PROTO) as u8);
@@ -212,9 +218,7 @@ impl Node {
     ) {
         let State::Dialling(dial) = self.take_state(conn) else { return };
         let Dial { errand, attempt, cutter, started, .. } = *dial;
-        if let Some(peer) = errand.peer() {
-            self.book.get_mut(peer).dialling = None;
-        }
+        self.dial_ended(conn, &errand);
         let index = self.book.enter(&answered);
         let Attempt { address, key, invite, .. } = attempt;
         if invite {
@@ -276,7 +280,7 @@ impl Node {
             Some(State::Dialling(dial)) if dial.deadline <= now.mono => {
                 self.attempt_failed(now, conn, Failure::TimedOut, Close::Abort, out);
             }
-            Some(_) | None => self.arm(conn, out),
+            Some(_) | None => self.arm(conn),
         }
     }
 
@@ -307,15 +311,21 @@ impl Node {
         self.attempt_failed(now, conn, failure, Close::Abort, out);
     }
 
+    /// A dial is over. Where the owner asked for another meanwhile, that one is the peer's still.
+    fn dial_ended(&mut self, conn: ConnId, errand: &Errand) {
+        if let Some(peer) = errand.peer() {
+            let dialling = &mut self.book.get_mut(peer).dialling;
+            *dialling = dialling.filter(|other| *other != conn);
+        }
+    }
+
     /// One attempt failed: the next one, or the end of the errand.
     fn attempt_failed(&mut self, now: Now, conn: ConnId, failure: Failure, how: Close, out: &mut Out) {
         let State::Dialling(dial) = self.take_state(conn) else { return };
         out.close(conn, how);
         self.dials -= 1;
         let Dial { mut errand, attempt, .. } = *dial;
-        if let Some(peer) = errand.peer() {
-            self.book.get_mut(peer).dialling = None;
-        }
+        self.dial_ended(conn, &errand);
         let here = |next: &Attempt| next.address == attempt.address;
         match &failure {
             // Who is there has said its name: of the keys that are left only its own can fit, or an invite's.
@@ -337,8 +347,9 @@ impl Node {
             | Failure::TimedOut
             | Failure::Fault(_)
             | Failure::Reflected => errand.attempts.retain(|next| !here(next)),
+            // The key was taken away; those that are left belong to others.
+            Failure::NotPaired => {}
             Failure::UnknownPeer
-            | Failure::NotPaired
             | Failure::NoAddress
             | Failure::Unsendable(_)
             | Failure::NotTaken
@@ -351,6 +362,11 @@ impl Node {
         }
         errand.failure = Some((failure, attempt.address));
         self.pursue(now, errand, out);
+    }
+
+    /// Goes on to the next attempt, or reports that there is none since its peer was forgotten.
+    pub(super) fn abandon_attempt(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        self.attempt_failed(now, conn, Failure::NotPaired, Close::Abort, out);
     }
 
     pub(super) fn abandon_dial(&mut self, now: Now, conn: ConnId, failure: Failure, out: &mut Out) {
@@ -366,8 +382,9 @@ impl Node {
             out.answer(ticket, Answer::Failed(failure.clone()));
         }
         let Purpose::Link { peer, .. } = errand.purpose else { return };
-        let denied = matches!(failure, Failure::Denied { .. } | Failure::WrongPeer { .. });
-        let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denied));
+        let wrong_peer = matches!(failure, Failure::WrongPeer { .. });
+        let denials = errand.denials.max(u8::from(wrong_peer));
+        let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denials));
         let peer = peer.map(|peer| self.book.get(peer).id.clone());
         if errand.ticket.is_none() || retry_in.is_some() {
             out.event(Event::DialFailed { peer, address, reason: failure, retry_in });
@@ -392,21 +409,21 @@ impl Node {
             && known.id != self.settings.id
     }
 
-    pub(super) fn dial_all(&mut self) {
-        let places: Vec<_> = self.book.iter().collect();
-        for peer in places {
-            self.dial_soon(peer);
+    /// The first step's: only now is it known what time it is.
+    pub(super) fn dial_known_soon(&mut self) {
+        for peer in 0..self.book.len() as PeerIndex {
+            if self.redials.get(peer).is_some() {
+                self.dial_soon(peer);
+            }
         }
     }
 
-    /// Before the first step there is no time yet: that step dials all.
     pub(super) fn dial_soon(&mut self, peer: PeerIndex) {
-        let Some(now) = self.stepped else { return };
         let known = self.book.get(peer);
         if known.link.is_none() && known.dialling.is_none() && self.wants_link(peer) {
             let spread = Self::SPREAD.as_nanos() as u64;
             let wait = Duration::from_nanos(self.entropy.draw_u64() % spread);
-            self.redials.set(peer, Some(now.after(wait)));
+            self.redials.set(peer, Some(self.stepped.after(wait)));
         }
     }
 
@@ -416,14 +433,14 @@ impl Node {
         now: Now,
         peer: PeerIndex,
         direction: Direction,
-        denied: bool,
+        denials: u8,
     ) -> Option<Duration> {
         let known = self.book.get(peer);
         if known.link.is_some() || known.dialling.is_some() || !self.wants_link(peer) {
             return None;
         }
         let noise = self.entropy.draw_u64();
-        let mut wait = self.book.get_mut(peer).backoff.next(denied, noise);
+        let mut wait = self.book.get_mut(peer).backoff.next(denials, noise);
         if direction == Direction::Inbound {
             wait += Self::ACCEPTER_WAITS;
         }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::state::{Link, State};
-use super::{FRAME_TIME, Node, Out};
+use super::{Node, Out};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{CloseReason, ConnId};
 use crate::message::{Envelope, Feature, FeatureSet};
@@ -95,7 +95,7 @@ impl Node {
         self.redials.set(peer, None);
         out.event(Event::LinkUp(view));
         self.beat(now, conn, out);
-        self.arm(conn, out);
+        self.arm(conn);
         true
     }
 
@@ -136,21 +136,26 @@ impl Node {
         }
     }
 
-    pub(super) fn drained(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+    pub(super) fn drained(&mut self, now: Now, conn: ConnId) {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(true, now.mono);
             link.partial_since = link.cutter.is_partial().then_some(now.mono);
         }
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn link_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let own = self.settings.heartbeat;
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
+        if out.is_congested() {
+            // Nobody is read just now, so nobody can be heard.
+            link.life.frame(now.mono);
+            link.partial_since = link.partial_since.map(|_| now.mono);
+        }
         let is_due = |due: Option<crate::time::Mono>| due.is_some_and(|due| due <= now.mono);
         if is_due(link.life.deadline(own)) {
             self.end_link(now, conn, DownReason::Silent, Close::Abort, out);
-        } else if is_due(link.partial_since.map(|since| since.after(FRAME_TIME))) {
+        } else if is_due(link.frame_due()) {
             self.fault(now, conn, Fault::SlowFrame, out);
         } else if is_due(link.owed_until) {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
@@ -167,7 +172,7 @@ impl Node {
                 self.beat(now, conn, out);
             }
         }
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     /// The peer's half-close: what it asked before is answered, then the link ends.
@@ -178,7 +183,7 @@ impl Node {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else {
             link.owed_until = Some(now.mono.after(super::one_shot::ANSWER_TIME));
-            self.arm(conn, out);
+            self.arm(conn);
         }
     }
 
@@ -220,7 +225,7 @@ impl Node {
             | DownReason::Silent
             | DownReason::NotReading
             | DownReason::Fault(_) => {
-                self.redial_later(now, link.peer, link.direction, false);
+                self.redial_later(now, link.peer, link.direction, 0);
             }
         }
     }

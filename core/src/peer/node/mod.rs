@@ -66,6 +66,8 @@ pub struct Node {
     book: Book,
     /// The key of the outstanding invite.
     pending: Option<Key>,
+    /// Counts what the owner said of invites, so that what is under way for an earlier one is known.
+    invites: u64,
     slots: Vec<Slot>,
     /// Deadlines of connections, by slot.
     timers: DeadlineQueue,
@@ -80,9 +82,11 @@ pub struct Node {
     beats: [Box<RawValue>; 2],
     links: usize,
     dials: usize,
+    /// One-shots of peers that are open.
+    one_shots: usize,
     unproven_bytes: usize,
-    /// The newest step; `None` before the first.
-    stepped: Option<Mono>,
+    stepped: Mono,
+    started: bool,
     draining: bool,
     /// Buffers that steps reuse: a frame's text, a message's text, the message as a frame.
     inflated: Vec<u8>,
@@ -106,11 +110,14 @@ impl Node {
     ///
     /// `seed` is the only randomness it ever gets: it must be fresh at every start, and secret.
     #[must_use]
-    pub fn new(settings: Settings, seed: [u8; 32], peers: Vec<PeerRecord>, pending: Option<Key>) -> Self {
+    pub fn new(mut settings: Settings, seed: [u8; 32], peers: Vec<PeerRecord>, pending: Option<Key>) -> Self {
+        let [shortest, longest] = Settings::HEARTBEAT_BOUNDS;
+        settings.heartbeat = settings.heartbeat.clamp(shortest, longest);
         let mut node = Self {
             entropy: Entropy::new(seed),
             book: Book::default(),
-            pending,
+            pending: None,
+            invites: 0,
             slots: Vec::new(),
             timers: DeadlineQueue::new(),
             redials: DeadlineQueue::new(),
@@ -121,8 +128,10 @@ impl Node {
             beats: beat::payloads(&settings.id, &Report::default()),
             links: 0,
             dials: 0,
+            one_shots: 0,
             unproven_bytes: 0,
-            stepped: None,
+            stepped: Mono::ZERO,
+            started: false,
             draining: false,
             inflated: Vec::new(),
             text: Vec::new(),
@@ -133,6 +142,7 @@ impl Node {
         for record in peers {
             node.know(record);
         }
+        node.pend(pending);
         node
     }
 
@@ -206,7 +216,7 @@ impl Node {
         }
         self.inflated = inflated;
         self.note_partial(now, conn, out);
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     fn frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
@@ -286,7 +296,7 @@ impl Node {
                 let before = mem::replace(&mut greeted.buffered, buffered);
                 self.unproven_bytes = self.unproven_bytes - before + buffered;
                 if self.unproven_bytes > BEFORE_PROOF {
-                    self.fault(now, conn, Fault::TooMuchBeforeProof, out);
+                    self.end_greediest(now, out);
                 }
             }
             Some(
@@ -298,6 +308,23 @@ impl Node {
                 | State::Closing,
             )
             | None => {}
+        }
+    }
+
+    /// Where too much came before proofs, the connection that sent the most of it pays.
+    fn end_greediest(&mut self, now: Now, out: &mut Out) {
+        let held = |slot: &Slot| match &slot.state {
+            State::Greeted(greeted) => greeted.buffered,
+            State::Vacant
+            | State::Storing(_)
+            | State::Dialling(_)
+            | State::Link(_)
+            | State::Inbound(_)
+            | State::Outbound(_)
+            | State::Closing => 0,
+        };
+        if let Some(conn) = self.slots.iter().max_by_key(|slot| held(slot)).map(|slot| slot.conn) {
+            self.fault(now, conn, Fault::TooMuchBeforeProof, out);
         }
     }
 
@@ -347,6 +374,10 @@ impl Node {
         self.framed.clear();
         message::write(&mut self.text, &id, kind, from, now.wall.as_millis(), payload)
             .map_err(|_| EncodeError::Empty)?;
+        if framing == Framing::Ndjson {
+            // A payload that somebody wrote over several lines: inside JSON, only white space can be a raw line break.
+            self.text.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        }
         frame::encode(framing, &self.text, &mut self.framed)?;
         if self.text.capacity() > frame::MAX_FRAME {
             self.text = Vec::new();
@@ -359,7 +390,7 @@ impl Node {
         (nonce, encode_hex(&nonce))
     }
 
-    /// Takes a peer in, or what is newly said of it.
+    /// Takes a peer in, or what is newly said of it: addresses that are said go before those that are known.
     fn know(&mut self, record: PeerRecord) -> PeerIndex {
         let index = self.book.enter(&record.id);
         let peer = self.book.get_mut(index);
@@ -368,16 +399,11 @@ impl Node {
             peer.key = record.key;
             news = true;
         }
-        if peer.addresses.is_empty() {
-            news |= !record.addresses.is_empty();
-            peer.addresses = record.addresses;
-        } else {
-            for known in record.addresses.iter() {
-                news |= peer.addresses.advertised(known.address);
-            }
-        }
+        let known = mem::replace(&mut peer.addresses, record.addresses);
+        news |= peer.addresses.iter().any(|new| !known.contains(new.address));
+        peer.addresses.append(&known);
         // What is known already does not hurry a dial that waits its turn.
-        if news {
+        if news && self.settings.dial_known {
             self.dial_soon(index);
         }
         index
@@ -417,15 +443,16 @@ impl Machine for Node {
     type Event = Event;
 
     fn step(&mut self, now: Now, input: Input<'_, Command>, out: &mut Out) {
-        let first = self.stepped.replace(now.mono).is_none();
-        if first && self.settings.dial_known {
-            self.dial_all();
+        self.stepped = now.mono;
+        if !self.started {
+            self.started = true;
+            self.dial_known_soon();
         }
         match input {
             Input::Opened { conn, by, peer, identity: _ } => self.opened(now, conn, by, peer, out),
             Input::Bytes { conn, data } => self.bytes(now, conn, data, out),
             Input::Eof { conn } => self.eof(now, conn, out),
-            Input::Drained { conn } => self.drained(now, conn, out),
+            Input::Drained { conn } => self.drained(now, conn),
             Input::Closed { conn, why, unsent: _ } => self.closed(now, conn, why, out),
             // A node records nothing yet, so nothing waits for its journal.
             Input::Persisted { .. } | Input::PersistFailed { .. } | Input::Resumed { .. } | Input::Timer => {}
@@ -437,11 +464,9 @@ impl Machine for Node {
     }
 
     fn deadline(&self) -> Option<Mono> {
-        // The first step sets the first dials, so it is due at once.
-        let Some(stepped) = self.stepped else { return Some(Mono::ZERO) };
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
         let due = [self.timers.deadline(), redials].into_iter().flatten().min()?;
-        Some(if due <= stepped { stepped.after(TICK) } else { due })
+        Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
     fn idle(&self) -> bool {
@@ -452,7 +477,12 @@ impl Machine for Node {
         sink("links", self.links as u64);
         sink("dials", self.dials as u64);
         sink("peers", self.book.len() as u64);
+        sink("one_shots", self.one_shots as u64);
         sink("handshakes_under_way", self.admission.under_way() as u64);
+        sink("unproven_bytes", self.unproven_bytes as u64);
+        sink("connection_timers", self.timers.len() as u64);
+        sink("redial_timers", self.redials.len() as u64);
+        sink("actions_under_way", self.waiting.len() as u64);
         sink("handshakes", self.counts.handshakes);
         sink("handshakes_failed", self.counts.handshakes_failed);
         sink("connections_refused", self.counts.connections_refused);
@@ -489,8 +519,10 @@ impl Node {
 
     /// Takes a connection's state out and leaves it closing.
     fn take_state(&mut self, conn: ConnId) -> State {
+        let Some(state) = self.state_mut(conn) else { return State::Vacant };
+        let state = mem::replace(state, State::Closing);
         self.timers.set(conn.slot() as u32, None);
-        self.state_mut(conn).map_or(State::Vacant, |state| mem::replace(state, State::Closing))
+        state
     }
 
     fn cutter(&mut self, conn: ConnId) -> Option<&mut Cutter> {
@@ -505,9 +537,10 @@ impl Node {
     }
 
     /// Sets a connection's timer to what its state waits for.
-    fn arm(&mut self, conn: ConnId, _out: &mut Out) {
-        let own = self.settings.heartbeat;
-        let due = self.state(conn).and_then(|state| state.deadline(own));
+    fn arm(&mut self, conn: ConnId) {
+        // An id that has ended leaves the timer of whoever has its slot now alone.
+        let Some(state) = self.state(conn) else { return };
+        let due = state.deadline(self.settings.heartbeat);
         self.timers.set(conn.slot() as u32, due);
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Outbound {
     pub(super) reply: Option<Kind>,
     pub(super) deadline: Mono,
     /// Bytes that the socket had taken when the deadline was set.
-    pub(super) taken: u64,
+    pub(super) progress: u64,
 }
 
 impl Inbound {
@@ -60,8 +60,9 @@ impl Inbound {
 
 /// A peer's.
 impl Node {
-    pub(super) fn inbound(&mut self, now: Now, conn: ConnId, agreed: &Agreed, out: &mut Out) {
+    pub(super) fn inbound(&mut self, now: Now, conn: ConnId, agreed: &Agreed) {
         self.book.get_mut(agreed.peer).heard().one_shots += 1;
+        self.one_shots += 1;
         let inbound = Inbound {
             peer: agreed.peer,
             features: agreed.features,
@@ -71,7 +72,7 @@ impl Node {
             owed: 0,
         };
         self.set_state(conn, State::Inbound(Box::new(inbound)));
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn inbound_frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
@@ -92,7 +93,7 @@ impl Node {
         if inbound.owed == 0 {
             self.end_inbound(conn, Close::Flush, out);
         } else {
-            self.arm(conn, out);
+            self.arm(conn);
         }
     }
 
@@ -101,13 +102,14 @@ impl Node {
             Some(State::Inbound(inbound)) if inbound.deadline() <= now.mono => {
                 self.end_inbound(conn, Close::Flush, out);
             }
-            Some(_) | None => self.arm(conn, out),
+            Some(_) | None => self.arm(conn),
         }
     }
 
     pub(super) fn end_inbound(&mut self, conn: ConnId, how: Close, out: &mut Out) {
         let State::Inbound(inbound) = self.take_state(conn) else { return };
         self.book.get_mut(inbound.peer).heard().one_shots -= 1;
+        self.one_shots -= 1;
         // An orderly end tells the peer that all it sent was taken. Before its own end that is not known, so it sees a
         // reset, unless answers are still to reach it.
         let early = !inbound.eof && out.unsent(conn) == 0;
@@ -136,10 +138,10 @@ impl Node {
             cutter,
             reply: reply.map(|(kind, _)| kind),
             deadline: now.mono.after(reply.map_or(TAKEN_TIME, |(_, within)| within)),
-            taken: out.progress(conn),
+            progress: out.progress(conn),
         };
         self.set_state(conn, State::Outbound(Box::new(outbound)));
-        self.arm(conn, out);
+        self.arm(conn);
     }
 
     pub(super) fn outbound_frame(&mut self, _now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
@@ -173,23 +175,23 @@ impl Node {
 
     pub(super) fn outbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Outbound(outbound)) = self.state_mut(conn) else { return };
-        let taken = out.progress(conn);
-        // A large message on a slow path is no failure while it moves.
-        if outbound.reply.is_none() && out.unsent(conn) > 0 && taken > outbound.taken {
-            outbound.taken = taken;
-            outbound.deadline = now.mono.after(super::HANDSHAKE_TIME);
-        }
         if outbound.deadline > now.mono {
-            self.arm(conn, out);
+            self.arm(conn);
             return;
         }
-        let answer = match outbound.reply {
-            Some(_) => Answer::Failed(Failure::TimedOut),
+        let (progress, unsent) = (out.progress(conn), out.unsent(conn));
+        if outbound.reply.is_none() && unsent > 0 && progress > outbound.progress {
+            // A long message that is still on its way.
+            outbound.progress = progress;
+            outbound.deadline = now.mono.after(TAKEN_TIME);
+            self.arm(conn);
+        } else if outbound.reply.is_none() && unsent == 0 {
             // It left, and the peer, which has not closed, has had time to refuse it.
-            None if out.unsent(conn) == 0 => Answer::Sent { taken: false },
-            None => Answer::Failed(Failure::TimedOut),
-        };
-        self.finish_outbound(conn, answer, Close::Flush, out);
+            self.finish_outbound(conn, Answer::Sent { taken: false }, Close::Flush, out);
+        } else {
+            // What is said to have failed must not arrive later.
+            self.fail_outbound(conn, Failure::TimedOut, out);
+        }
     }
 
     pub(super) fn outbound_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {

@@ -55,8 +55,6 @@ pub(super) struct Greeted {
 /// Proved an invite's key, which is being stored: the ack leaves when it is.
 #[derive(Debug)]
 pub(super) struct Storing {
-    pub(super) peer: PeerId,
-    pub(super) key: Key,
     pub(super) handshake: Handshake,
     pub(super) address: Option<SocketAddr>,
     /// What came behind the handshake.
@@ -90,11 +88,21 @@ pub(super) struct Link {
     pub(super) version: Option<Box<str>>,
 }
 
+/// An invite that was proved, and whose key is being stored.
+#[derive(Debug)]
+pub(super) struct Admitting {
+    pub(super) conn: ConnId,
+    pub(super) peer: PeerId,
+    pub(super) key: Key,
+    /// What the node's count of invites was then.
+    pub(super) invite: u64,
+}
+
 /// What the end of an action is for.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// An invite's key for a connection in [`State::Storing`].
-    Admission(ConnId),
+    /// An invite's key for a connection in [`State::Storing`], which may end before.
+    Admission(Box<Admitting>),
     /// A key that a command stores: the command is answered then.
     Command(Ticket, crate::peer::command::Answer),
     /// A file that may fail; the owner is told then.
@@ -123,8 +131,13 @@ impl State {
 }
 
 impl Link {
+    /// When an unfinished frame is given up; never while we do not read.
+    pub(super) fn frame_due(&self) -> Option<Mono> {
+        self.partial_since.filter(|_| self.life.is_read()).map(|since| since.after(FRAME_TIME))
+    }
+
     fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
-        let partial = self.partial_since.map(|since| since.after(FRAME_TIME));
+        let partial = self.frame_due();
         [Some(self.next_beat), self.life.deadline(heartbeat), partial, self.owed_until]
             .into_iter()
             .flatten()
