@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use relay_core::action::{ActError, ActOutput, Acted, Action, Contents, FilePath};
 use relay_runtime::Actor;
@@ -14,16 +15,27 @@ const PUBLIC: u32 = 0o644;
 /// Does what actions say, below one folder.
 ///
 /// A [`FilePath`] cannot lead out of it by its text; links inside it are the owner's own.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct HomeActor {
     dir: PathBuf,
+    turn: Turn,
 }
+
+/// Held while files change, and while they are read together with what follows from them: so that nobody acts on what
+/// they held before a change that came meanwhile.
+pub type Turn = Arc<Mutex<()>>;
 
 impl HomeActor {
     /// An actor for the home in `dir`.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), turn: Turn::default() }
+    }
+
+    /// An actor that takes turns with others at these files.
+    #[must_use]
+    pub fn in_turn(self, turn: Turn) -> Self {
+        Self { turn, ..self }
     }
 
     fn place(&self, path: &FilePath) -> PathBuf {
@@ -33,6 +45,7 @@ impl HomeActor {
 
 impl Actor for HomeActor {
     fn act(&mut self, action: Action) -> Acted {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = match action {
             Action::WriteFile { path, contents } => write(&self.place(&path), &contents),
             Action::RemoveFile { path } => atomic::remove(&self.place(&path)).map(|_| ActOutput::Done),

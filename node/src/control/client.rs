@@ -61,10 +61,8 @@ impl Client {
         let mut line = serde_json::to_vec(&Outgoing { v: VERSION, id: self.asked, request })
             .map_err(|error| Failure::refused(format!("the request is no JSON: {error}"), ""))?;
         line.push(b'\n');
-        let asked = self.stream.get_ref().set_read_timeout(Some(PATIENCE));
-        asked.and_then(|()| self.stream.get_mut().write_all(&line)).map_err(|error| went_away(&error))?;
-        let back = next(&mut self.stream).map_err(|error| went_away(&error))?;
-        answer(back)
+        self.stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(|error| went_away(&error))?;
+        self.exchange(&line)
     }
 
     /// Listens to all that the node tells from now on.
@@ -73,9 +71,16 @@ impl Client {
     /// As for [`ask`](Self::ask).
     pub fn watch(mut self) -> Result<Watch, Failure> {
         let line = format!("{{\"v\":{VERSION},\"id\":1,\"cmd\":\"watch\"}}\n");
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| went_away(&error))?;
-        answer(next(&mut self.stream).map_err(|error| went_away(&error))?)?;
+        self.exchange(line.as_bytes())?;
         Ok(Watch { stream: self.stream })
+    }
+
+    /// Says a line and reads the answer to it. A node that refuses a client says why before it is asked, and closes.
+    fn exchange(&mut self, line: &[u8]) -> Result<Box<RawValue>, Failure> {
+        let said = self.stream.get_mut().write_all(line);
+        let back =
+            next(&mut self.stream).map_err(|error| went_away(said.as_ref().err().unwrap_or(&error)))?;
+        answer(back)
     }
 }
 

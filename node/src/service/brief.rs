@@ -28,10 +28,10 @@ impl Brief {
         setup.listen.clear();
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
-        let Launched { handle, events, warnings: _ } = launch(setup, Vec::new(), &[])?;
+        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[])?;
         ignore(events);
         let status = Status { id, listen: Vec::new(), runtime: runtime.to_owned(), pid: std::process::id() };
-        Ok(Self { desk: Desk::new(handle.clone(), keys, status), handle })
+        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, status), handle })
     }
 
     /// Asks it.

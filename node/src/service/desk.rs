@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use relay_core::message::Kind;
 use relay_core::peer::{Answer, Command};
@@ -15,6 +15,7 @@ use super::engine::NodeHandle;
 use super::explain;
 use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
+use crate::actor::Turn;
 use crate::failure::Failure;
 use crate::keys::Keys;
 
@@ -31,14 +32,15 @@ pub struct Desk {
     handle: NodeHandle,
     keys: Keys,
     status: Status,
-    /// Held while files and node change together, so that what was read before a change never undoes it.
-    together: Arc<Mutex<()>>,
+    /// Held while files and node change together: the node's own writes wait, so that what was read before one of them
+    /// never undoes it.
+    turn: Turn,
     stopped: Arc<AtomicBool>,
 }
 
 impl Desk {
-    pub(super) fn new(handle: NodeHandle, keys: Keys, status: Status) -> Self {
-        Self { handle, keys, status, together: Arc::default(), stopped: Arc::default() }
+    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, status: Status) -> Self {
+        Self { handle, keys, status, turn, stopped: Arc::default() }
     }
 
     /// Does it; the answer is a JSON value whose type [`Request`] names.
@@ -98,7 +100,7 @@ impl Desk {
     /// # Errors
     /// They cannot be read, or the node does not answer.
     pub fn reload(&self) -> Result<Vec<String>, Failure> {
-        let _together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Records { peers, pending, warnings } = Records::read(&self.keys)?;
         self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
         Ok(warnings)
@@ -123,7 +125,7 @@ impl Desk {
 
     /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.
     fn forget(&self, peer: &PeerId) -> Result<Forgotten, Failure> {
-        let _together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let who = shown(Some(peer.as_str()), None);
         let forgot = self.ask(&who, Command::Forget { peer: peer.clone() }, AT_ONCE);
         let removed = self.keys.forget(peer)?;

@@ -32,10 +32,7 @@ impl Runtime {
     ) -> io::Result<(NodeHandle, NodeEvents)> {
         match self {
             Self::Smol => relay_smol::start(node, Seq::NONE, listeners, options),
-            Self::Mio => {
-                let missing = "this build runs on smol alone";
-                Err(io::Error::new(io::ErrorKind::Unsupported, missing))
-            }
+            Self::Mio => relay_mio::start(node, Seq::NONE, listeners, options),
         }
     }
 }

@@ -40,7 +40,7 @@ pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, S
 
 use self::report::{Reporter, Sources};
 use self::watch::Watcher;
-use crate::actor::HomeActor;
+use crate::actor::{HomeActor, Turn};
 use crate::config::Config;
 use crate::control::Server;
 use crate::failure::Failure;
@@ -112,14 +112,14 @@ impl Service {
         let keys = home.keys();
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
-        let Launched { handle, events, warnings } = launch(setup, listeners, &addresses)?;
+        let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses)?;
         let status = Status {
             id: id.to_string(),
             listen: addresses.clone(),
             runtime: runtime.to_owned(),
             pid: std::process::id(),
         };
-        let desk = Desk::new(handle.clone(), keys, status);
+        let desk = Desk::new(handle.clone(), keys, turn, status);
         let stop = Stop { handle: handle.clone(), reason: Arc::default() };
         let feed = Feed::new();
         let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
@@ -252,6 +252,7 @@ fn log(event: &Event) {
 struct Launched {
     handle: NodeHandle,
     events: NodeEvents,
+    turn: Turn,
     warnings: Vec<String>,
 }
 
@@ -268,13 +269,15 @@ fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> R
     let wildcard = addresses.iter().find(|addr| addr.ip().is_unspecified());
     settings.listening = wildcard.or_else(|| addresses.first()).copied();
     let node = Node::new(settings, *seed, peers, pending);
-    let options = Options { actor: Box::new(HomeActor::at(home.dir())), ..Options::default() };
+    let turn = Turn::default();
+    let actor = HomeActor::at(home.dir()).in_turn(Turn::clone(&turn));
+    let options = Options { actor: Box::new(actor), ..Options::default() };
     let started = config.runtime.start(node, listeners, options);
     let (handle, events) = started.map_err(|error| {
         let what = format!("the event loop {} cannot be started: {error}", config.runtime.as_str());
         Failure::refused(what, "Try the other one: --runtime smol|mio.")
     })?;
-    Ok(Launched { handle, events, warnings })
+    Ok(Launched { handle, events, turn, warnings })
 }
 
 fn bind(addr: SocketAddr) -> Result<Listener, Failure> {
