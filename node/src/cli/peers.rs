@@ -4,9 +4,9 @@ use core::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use relay_core::peer::KnownAddress;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
-use relay_core::time::Wall;
 use serde::Serialize;
 
 use super::live::{self, Item};
@@ -32,7 +32,9 @@ pub(super) enum Peers {
         watch: bool,
     },
     Add(Add),
-    /// Show one peer: its addresses and, where relay serve runs in this home, its link and what it says of itself
+    /// Show one peer and all that is known of it
+    ///
+    /// Its addresses and, where relay serve runs in this home, its link and what it says of itself.
     #[command(after_help = "Example:\n  relay peers show build-2-1a2b3c4d")]
     Show {
         /// The peer's id
@@ -96,16 +98,16 @@ struct Source {
 struct PeerAnswer<'a> {
     id: &'a PeerId,
     paired: bool,
-    addr: Option<&'a str>,
+    addr: Option<String>,
     last_seen: Option<String>,
-    addrs: Vec<AddressAnswer<'a>>,
+    addrs: Vec<AddressAnswer>,
     /// How it stands with the node that runs here; null where none does.
     live: Option<&'a Live>,
 }
 
 #[derive(Serialize)]
-struct AddressAnswer<'a> {
-    addr: &'a str,
+struct AddressAnswer {
+    addr: String,
     last_seen: Option<String>,
 }
 
@@ -183,7 +185,7 @@ fn found(context: &Context<'_>) -> Result<Found, Failure> {
         listing.peers.into_iter().map(|peer| Known { live: live(&peer.id), peer }).collect();
     for live in lives.into_iter().filter(|live| live.link.is_some()) {
         if let Some(id) = PeerId::parse(&live.id) {
-            let peer = Peer { id, paired: false, meta: crate::keys::Meta::default() };
+            let peer = Peer { id, paired: false, addresses: relay_core::peer::Addresses::default() };
             peers.push(Known { peer, live: Some(live) });
         }
     }
@@ -201,7 +203,7 @@ fn items(peers: &[Known]) -> Vec<Item> {
         Item {
             id: known.peer.id.to_string(),
             row: row(known),
-            changes: format!("{changes:?} {said:?} {:?}", known.peer.meta.candidates()),
+            changes: format!("{changes:?} {said:?} {:?}", known.peer.addresses),
             object: serde_json::to_value(answer(known)).unwrap_or_default(),
         }
     };
@@ -213,7 +215,13 @@ fn row(known: &Known) -> Vec<String> {
     let state = if known.peer.paired { "paired" } else { "unpaired" };
     let link = known.live.as_ref().map_or_else(|| "-".to_owned(), Live::state);
     let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
-    vec![known.peer.id.to_string(), state.to_owned(), link, answer.addr.unwrap_or("-").to_owned(), seen]
+    vec![
+        known.peer.id.to_string(),
+        state.to_owned(),
+        link,
+        answer.addr.unwrap_or_else(|| "-".to_owned()),
+        seen,
+    ]
 }
 
 fn list(context: &mut Context<'_>) -> Result<(), Failure> {
@@ -352,21 +360,19 @@ fn prune(dry_run: bool, context: &mut Context<'_>) -> Result<(), Failure> {
 }
 
 fn answer(known: &Known) -> PeerAnswer<'_> {
-    let peer = &known.peer;
-    let seen = |millis| if millis == 0 { None } else { rfc3339(Wall::from_millis(millis)) };
-    let addrs: Vec<_> = peer
-        .meta
-        .addrs
-        .iter()
-        .map(|a| AddressAnswer { addr: &a.addr, last_seen: seen(a.last_seen) })
-        .collect();
+    let Known { peer, live } = known;
+    let address = |known: &KnownAddress| AddressAnswer {
+        addr: known.address.to_string(),
+        last_seen: (known.last_seen.as_millis() > 0).then(|| rfc3339(known.last_seen)).flatten(),
+    };
+    let addrs: Vec<_> = peer.addresses.iter().map(address).collect();
     PeerAnswer {
         id: &peer.id,
         paired: peer.paired,
-        addr: addrs.first().map(|a| a.addr),
-        last_seen: peer.meta.last_seen().and_then(rfc3339),
+        addr: addrs.first().map(|first| first.addr.clone()),
+        last_seen: peer.addresses.last_seen().and_then(rfc3339),
         addrs,
-        live: known.live.as_ref(),
+        live: live.as_ref(),
     }
 }
 

@@ -5,8 +5,6 @@
 //! added or removed counts from the next handshake on. Nothing that lies in the folder can do more harm than be
 //! ignored with a warning: sub-directories, pipes, huge files and names that are not UTF-8 included.
 
-mod meta;
-
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::fs::{self, Permissions};
@@ -15,10 +13,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-pub use meta::{Address, MAX_ADDRESSES, Meta};
+use relay_core::peer::Addresses;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
-use relay_core::time::Wall;
 use zeroize::Zeroizing;
 
 use crate::atomic;
@@ -61,7 +58,7 @@ pub struct Peer {
     /// Whether its file holds a key.
     pub paired: bool,
     /// Its addresses.
-    pub meta: Meta,
+    pub addresses: Addresses,
 }
 
 /// The peers of a home, by id, and what was odd in the folder.
@@ -123,9 +120,9 @@ impl Keys {
                     false
                 }
             };
-            let (meta, warning) = self.meta(&id);
+            let (addresses, warning) = self.addresses(&id);
             listing.warnings.extend(warning);
-            listing.peers.push(Peer { id, paired, meta });
+            listing.peers.push(Peer { id, paired, addresses });
         }
         listing.peers.sort_by(|one, two| one.id.cmp(&two.id));
         Ok(listing)
@@ -241,48 +238,34 @@ impl Keys {
 
     /// A peer's addresses, and a warning if its file is broken (it then counts as none).
     #[must_use]
-    pub fn meta(&self, peer: &PeerId) -> (Meta, Option<String>) {
-        Meta::read(&self.path(peer.as_str(), "meta"))
+    pub fn addresses(&self, peer: &PeerId) -> (Addresses, Option<String>) {
+        let path = self.path(peer.as_str(), "meta");
+        let broken =
+            |why: &str| (Addresses::default(), Some(format!("{} is ignored: {why}", path.display())));
+        match atomic::read_text(&path, Addresses::MAX_FILE) {
+            Ok(None) => (Addresses::default(), None),
+            Ok(Some(text)) => match Addresses::from_meta(&text) {
+                Some(addresses) => (addresses, None),
+                None => broken("it is no record of addresses"),
+            },
+            Err(error) => broken(&error.to_string()),
+        }
     }
 
-    /// Notes that a peer was met at `addr`, which becomes its first address; says whether it was noted.
-    ///
-    /// Nothing is noted for a peer without a key file, so that a live link brings back nothing that was forgotten.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn met_at(&self, peer: &PeerId, addr: SocketAddr, now: Wall) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.met_at(addr, now))
-    }
-
-    /// Notes addresses that a peer says it has: behind the known ones, never met; says whether they were noted.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn told_of(&self, peer: &PeerId, addrs: &[SocketAddr]) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.told_of(addrs))
-    }
-
-    /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there.
+    /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there. Says whether
+    /// it was noted: nothing is noted for a peer without a key file.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn prefer(&self, peer: &PeerId, addr: SocketAddr) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.prefer(addr))
-    }
-
-    fn change_meta(&self, peer: &PeerId, change: impl FnOnce(&mut Meta)) -> Result<bool, Failure> {
         if self.key(peer)? == Stored::Absent {
             return Ok(false);
         }
-        let old = self.meta(peer).0;
-        let mut new = old.clone();
-        change(&mut new);
-        if new != old {
-            let path = self.path(peer.as_str(), "meta");
-            atomic::write(&path, new.to_json().as_bytes(), atomic::PRIVATE)
-                .map_err(|error| Failure::io("write", &path, &error))?;
-        }
+        let mut addresses = self.addresses(peer).0;
+        addresses.prefer(addr);
+        let path = self.path(peer.as_str(), "meta");
+        atomic::write(&path, addresses.to_meta().as_bytes(), atomic::PRIVATE)
+            .map_err(|error| Failure::io("write", &path, &error))?;
         Ok(true)
     }
 

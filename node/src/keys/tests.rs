@@ -130,14 +130,26 @@ fn forgetting_leaves_no_file_of_the_peer_and_all_of_the_others() {
 }
 
 #[test]
-fn a_link_brings_nothing_back_that_was_forgotten() {
+fn an_address_is_noted_first_and_for_paired_peers_alone() {
     let folder = Folder::new();
-    folder.keys.add(&id("a"), &key(1)).unwrap();
-    assert!(folder.keys.met_at(&id("a"), addr(1), Wall::from_millis(1)).unwrap());
-    folder.keys.forget(&id("a")).unwrap();
-    assert!(!folder.keys.met_at(&id("a"), addr(1), Wall::from_millis(2)).unwrap());
-    assert!(!folder.keys.told_of(&id("a"), &[addr(2)]).unwrap());
+    assert!(!folder.keys.prefer(&id("a"), addr(1)).unwrap());
     assert_eq!(folder.names(), Vec::<String>::new());
+    folder.keys.add(&id("a"), &key(1)).unwrap();
+    folder.put("a.meta", r#"{"addrs":[{"addr":"10.0.0.2:9847","last_seen":5}],"note":1}"#);
+    assert!(folder.keys.prefer(&id("a"), addr(1)).unwrap());
+    let (addresses, warning) = folder.keys.addresses(&id("a"));
+    assert_eq!((addresses.iter().next().unwrap().address, warning), (addr(1), None));
+    assert!(fs::read_to_string(folder.keys.dir.join("a.meta")).unwrap().contains("\"note\":1"));
+}
+
+#[test]
+fn a_broken_record_of_addresses_is_ignored_with_a_warning() {
+    let folder = Folder::new();
+    for text in ["", "{\"addrs\":{}}", &" ".repeat(70_000)] {
+        folder.put("a.meta", text);
+        let (addresses, warning) = folder.keys.addresses(&id("a"));
+        assert!(addresses.is_empty() && warning.unwrap().contains("a.meta is ignored"));
+    }
 }
 
 #[test]

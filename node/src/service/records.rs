@@ -36,8 +36,7 @@ impl Records {
         for peer in listing.peers.into_iter().filter(|peer| peer.paired) {
             // One that went away between the two looks is not there.
             if let Stored::Paired(key) = keys.key(&peer.id)? {
-                let addresses = peer.meta.candidates().into_iter().collect();
-                peers.push(PeerRecord { id: peer.id, key: Some(key), addresses });
+                peers.push(PeerRecord { id: peer.id, key: Some(key), addresses: peer.addresses });
             }
         }
         let pending = match keys.pending()? {
