@@ -7,9 +7,8 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -151,6 +150,8 @@ impl Keys {
     /// # Errors
     /// If a file cannot be removed.
     pub fn forget(&self, peer: &PeerId) -> Result<Vec<String>, Failure> {
+        // An invite that the peer redeemed must not let it in again.
+        self.close_if_redeemed_by(peer)?;
         let mut names = self.names(&mut Vec::new())?;
         names.retain(|name| owner_of(name) == Some(peer.as_str()));
         names.sort_by_key(|name| (!name.ends_with(".key"), name.clone()));
@@ -216,24 +217,30 @@ impl Keys {
         self.write_key(&self.path(PeerId::PENDING, "key"), key)
     }
 
-    /// Redeems the pending key for `peer`, who proved to hold `key`; says whether it was still the pending one.
-    ///
-    /// One rename makes the pending key the peer's, so that it is used once even if the machine stops here. A peer
-    /// that has a key file is never redeemed: only that key counts for it.
+    /// Removes the pending key where a peer holds it: it was redeemed, and a crash came before its file was removed.
+    /// Says whether it did. For a home where no node runs: a running one removes it by itself.
     ///
     /// # Errors
-    /// If the files cannot be changed.
-    pub fn redeem(&self, peer: &PeerId, key: &Key) -> Result<bool, Failure> {
-        if self.key(peer)? != Stored::Absent || self.pending()? != Stored::Paired(key.clone()) {
-            return Ok(false);
+    /// If the files cannot be read or changed.
+    pub fn close_redeemed(&self) -> Result<bool, Failure> {
+        for peer in self.list()?.peers {
+            if self.close_if_redeemed_by(&peer.id)? {
+                return Ok(true);
+            }
         }
-        let (pending, path) = (self.path(PeerId::PENDING, "key"), self.path(peer.as_str(), "key"));
-        // Another program may have written it, with a mode of its own.
-        fs::set_permissions(&pending, Permissions::from_mode(atomic::PRIVATE))
-            .and_then(|()| fs::rename(&pending, &path))
-            .and_then(|()| atomic::sync_parent(&path))
-            .map_err(|error| Failure::io("write", &path, &error))?;
-        Ok(true)
+        Ok(false)
+    }
+
+    fn close_if_redeemed_by(&self, peer: &PeerId) -> Result<bool, Failure> {
+        let redeemed = match (self.key(peer), self.pending()) {
+            (Ok(Stored::Paired(key)), Ok(Stored::Paired(pending))) => key == pending,
+            // What cannot be read holds no key.
+            (Ok(_) | Err(_), Ok(_) | Err(_)) => false,
+        };
+        if redeemed {
+            self.remove_all(&[format!("{}.key", PeerId::PENDING)])?;
+        }
+        Ok(redeemed)
     }
 
     /// A peer's addresses, and a warning if its file is broken (it then counts as none).

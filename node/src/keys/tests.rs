@@ -1,5 +1,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
@@ -153,6 +154,20 @@ fn a_broken_record_of_addresses_is_ignored_with_a_warning() {
 }
 
 #[test]
+fn a_redeemed_invite_whose_file_a_crash_left_lets_nobody_in_again() {
+    let folder = Folder::new();
+    for close in [Keys::close_redeemed as fn(&Keys) -> _, |keys| keys.forget(&id("a")).map(|_| true)] {
+        folder.keys.set_pending(&key(1)).unwrap();
+        folder.keys.add(&id("a"), &key(2)).unwrap();
+        assert!(!folder.keys.close_redeemed().unwrap());
+        assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(1)));
+        folder.keys.add(&id("a"), &key(1)).unwrap();
+        assert!(close(&folder.keys).unwrap());
+        assert_eq!(folder.keys.pending().unwrap(), Stored::Absent);
+    }
+}
+
+#[test]
 fn pruning_removes_state_without_a_key_and_old_temporary_files_only() {
     let folder = Folder::new();
     for name in [
@@ -187,26 +202,4 @@ fn one_key_is_pending_at_a_time_and_private() {
     assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(2)));
     assert_eq!(folder.mode("_pending.key"), 0o600);
     assert_eq!(folder.keys.list().unwrap(), Listing::default());
-}
-
-#[test]
-fn a_pending_key_is_redeemed_once_and_made_private() {
-    let folder = Folder::new();
-    folder.keys.set_pending(&key(1)).unwrap();
-    let pending = folder.keys.dir.join("_pending.key");
-    fs::set_permissions(&pending, Permissions::from_mode(0o644)).unwrap();
-    assert!(!folder.keys.redeem(&id("a"), &key(2)).unwrap());
-    assert!(folder.keys.redeem(&id("a"), &key(1)).unwrap());
-    assert!(!folder.keys.redeem(&id("b"), &key(1)).unwrap());
-    assert_eq!(folder.names(), ["a.key"]);
-    assert_eq!(folder.mode("a.key"), 0o600);
-}
-
-#[test]
-fn a_peer_with_a_key_file_never_redeems_the_pending_key() {
-    let folder = Folder::new();
-    folder.put("a.key", "broken");
-    folder.keys.set_pending(&key(1)).unwrap();
-    assert!(!folder.keys.redeem(&id("a"), &key(1)).unwrap());
-    assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(1)));
 }
