@@ -8,6 +8,8 @@ use relay_core::peer::KnownAddress;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
 use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::live::{self, Item};
 use super::{Context, secret};
@@ -317,11 +319,40 @@ fn live_facts(live: &Live) -> Vec<(&'static str, String)> {
         facts.extend(link.addr.map(|addr| ("over", addr.to_string())));
     }
     facts.extend(live.heartbeat_age.map(|age| ("heartbeat", format!("{age:.0} s ago"))));
-    let said = |raw: &Option<Box<serde_json::value::RawValue>>| raw.as_ref().map(|raw| raw.get().to_owned());
-    facts.extend(said(&live.capabilities).map(|text| ("capabilities", text)));
+    facts.extend(live.capabilities.as_ref().map(|raw| ("machine", machine(raw))));
     facts.extend(live.listen_addrs.iter().map(|addr| ("listens", addr.to_string())));
-    facts.extend(said(&live.headroom).map(|text| ("headroom", text)));
+    facts.extend(live.headroom.as_ref().map(|raw| ("spare", spare(raw))));
     facts
+}
+
+/// A manifest for people: system, relay and the tools that are there.
+fn machine(manifest: &RawValue) -> String {
+    let manifest: Value = serde_json::from_str(manifest.get()).unwrap_or_default();
+    let text = |key: &str| manifest[key].as_str().unwrap_or("?").to_owned();
+    let mut said =
+        vec![format!("{} {}", text("os"), text("arch")), format!("relay {}", text("claudectl_version"))];
+    for (name, tool) in manifest["tools"].as_object().into_iter().flatten() {
+        if tool["state"] == "present" {
+            said.push(
+                format!("{name} {}", tool["version"].as_str().unwrap_or_default()).trim_end().to_owned(),
+            );
+        }
+    }
+    said.join(", ")
+}
+
+/// What a machine has to spare, for people.
+fn spare(headroom: &RawValue) -> String {
+    let headroom: Value = serde_json::from_str(headroom.get()).unwrap_or_default();
+    let mut said = Vec::new();
+    for (key, what) in [("mem_free_mb", "MiB of memory"), ("disk_free_mb", "MiB of disk")] {
+        said.extend(headroom[key].as_u64().map(|mib| format!("{mib} {what}")));
+    }
+    said.extend(headroom["load_per_core"].as_f64().map(|load| format!("load {load:.2} a core")));
+    let tasks = headroom["running_tasks"].as_u64().unwrap_or(0);
+    let most = headroom["max_tasks"].as_u64().map(|most| format!(" of {most}")).unwrap_or_default();
+    said.push(format!("{tasks}{most} tasks running"));
+    said.join(", ")
 }
 
 /// Through the node that runs here, so that its link ends and it brings no file back; else the files alone.
