@@ -13,8 +13,11 @@ use crate::fleet::wire;
 pub use operations::node;
 pub use rig::{Rig, Transcript};
 
+/// What a target is: any bytes go in, and a law that they break panics.
+pub type Body = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: [(&str, fn(&[u8])); 4] = [
+pub const TARGETS: [(&str, Body); 4] = [
     ("frame_ndjson", frame_ndjson),
     ("frame_binary", frame_binary),
     ("handshake", handshake),

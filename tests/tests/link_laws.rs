@@ -40,7 +40,8 @@ impl Arbitrary for Talk {
 
 fn packed(text: &str) -> Vec<u8> {
     let mut frame = Vec::new();
-    relay_core::frame::encode(relay_core::frame::Framing::Binary, text.as_bytes(), &mut frame).unwrap();
+    relay_core::frame::encode(relay_core::frame::Framing::Binary, text.as_bytes(), &mut frame)
+        .expect("it fits a frame");
     frame
 }
 

@@ -26,7 +26,7 @@ fn record(name: &str, key: Option<Key>, addresses: &[core::net::SocketAddr]) -> 
 }
 
 fn empty() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap()
+    RawValue::from_string("{}".to_owned()).expect("it is JSON")
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn forgotten_while(command: impl Fn(&Raw) -> Option<Command>, acked_later: bool)
     });
     let ticket = commanded.map(|command| fleet.tell(relay, command));
     fleet.pass(1);
-    let talk = raw.visits().pop().unwrap();
+    let talk = raw.visits().pop().expect("the relay dials");
     if acked_later {
         fleet.send(&talk, &wire::challenge(NONCE));
     }
