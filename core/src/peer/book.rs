@@ -82,6 +82,8 @@ impl Addresses {
         if let Some(at) = at {
             self.0.remove(at);
         }
+        // Most peers have one: no room is taken for more before there are.
+        self.0.reserve_exact(1);
         self.0.insert(0, KnownAddress { address, last_seen: seen });
         self.0.truncate(Self::MAX);
         at != Some(0)
@@ -119,6 +121,7 @@ impl Addresses {
     fn push(&mut self, known: KnownAddress) -> bool {
         let new = self.0.len() < Self::MAX && !self.contains(known.address);
         if new {
+            self.0.reserve_exact(1);
             self.0.push(known);
         }
         new
