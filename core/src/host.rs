@@ -7,7 +7,9 @@ use core::time::Duration;
 
 use crate::action::{ActId, Acted};
 use crate::journal::{Records, Seq};
-use crate::machine::{CloseReason, ConnId, DialError, Endpoint, Input, ListenerId, Machine, Opener, Ticket};
+use crate::machine::{
+    CloseReason, ConnId, DialError, Endpoint, Input, ListenerId, Machine, Opener, Refused, Ticket,
+};
 use crate::outbox::{Emission, Finish, Outbox, Pause, Stage};
 use crate::port::{Ending, Port, Wrote};
 use crate::time::{Mono, Now};
@@ -25,6 +27,24 @@ use crate::time::{Mono, Now};
 /// ```
 ///
 /// A run is the list of these calls and of what `write` took, so it can be recorded, repeated and compared.
+///
+/// A driver can look at the machine, but it can neither step it nor write to its outbox:
+///
+/// ```compile_fail,E0596
+/// use relay_core::{host::Host, machine::{Input, Machine}, outbox::Outbox, time::Now};
+///
+/// fn drive<M: Machine>(host: &mut Host<M>, out: &mut Outbox<M::Event, M::Answer>) {
+///     host.machine().step(Now::default(), Input::Timer, out);
+/// }
+/// ```
+///
+/// ```compile_fail,E0616
+/// use relay_core::{host::Host, machine::{ConnId, Machine}};
+///
+/// fn drive<M: Machine>(host: &mut Host<M>, conn: ConnId) {
+///     host.out.send(conn, |buf| buf.push(0));
+/// }
+/// ```
 pub struct Host<M: Machine> {
     machine: M,
     out: Outbox<M::Event, M::Answer>,
@@ -140,8 +160,12 @@ impl<M: Machine> Host<M> {
 
     /// Every record up to `upto` is durable. Never more than was appended, whatever is said.
     pub fn persisted(&mut self, now: Now, upto: Seq) {
+        // What is confirmed late is confirmed by `resumed`, which the batches must still be there for.
+        if self.failing {
+            return;
+        }
         let upto = self.confirm(upto);
-        if self.failing || upto <= self.out.durable() {
+        if upto <= self.out.durable() {
             return;
         }
         self.out.persisted(upto);
@@ -214,7 +238,7 @@ impl<M: Machine> Host<M> {
         }
     }
 
-    /// When [`timer`](Self::timer) is due.
+    /// When [`timer`](Self::timer) is due, or the time of a drain is over: look at [`is_done`](Self::is_done) each turn.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
         let closing = self.closing.front().map(|(due, _)| *due);
@@ -253,15 +277,27 @@ impl<M: Machine> Host<M> {
         self.appended_bytes > Self::JOURNAL_BYTES || self.out.held_emissions() > Self::HELD_EMISSIONS
     }
 
-    /// Ends everything at once, as a driver does that stops: each connection's `Closed` comes, with
-    /// [`CloseReason::Stopped`].
+    /// Ends everything at once, as a driver does that stops; nothing may follow.
+    ///
+    /// Each connection's `Closed` comes, with [`CloseReason::Stopped`] where nothing else had ended it, also that of a
+    /// dial which a machine makes on hearing of one. Records go to the journal; answers that wait for it are refused,
+    /// events and actions that do are dropped.
     pub fn stop(&mut self, now: Now, port: &mut impl Port<M>) {
-        let all: Vec<_> = self.out.connections().collect();
-        for conn in all {
-            port.close(conn, Ending::Orderly);
-            self.closed(now, conn, CloseReason::Stopped);
+        for _ in 0..Self::ROUNDS {
+            let all: Vec<_> = self.out.connections().collect();
+            if all.is_empty() {
+                break;
+            }
+            for conn in all {
+                if self.out.get_mut(conn).is_some_and(|tx| tx.named) {
+                    port.close(conn, Ending::Orderly);
+                }
+                self.closed(now, conn, CloseReason::Stopped);
+            }
         }
+        self.out.dials.clear();
         self.flush_journal(port);
+        self.out.refuse_held(Refused::Stopped);
         self.flush_emissions(port);
     }
 
@@ -269,6 +305,12 @@ impl<M: Machine> Host<M> {
     #[must_use]
     pub const fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// The machine, after the host's end.
+    #[must_use]
+    pub fn into_machine(self) -> M {
+        self.machine
     }
 
     /// What host and machine hold, each value under a stable name.
@@ -308,6 +350,7 @@ impl<M: Machine> Host<M> {
 
     fn step(&mut self, now: Now, input: Input<'_, M::Command>) {
         let now = self.clamp(now);
+        self.out.congested = self.is_congested();
         self.machine.step(now, input, &mut self.out);
         if self.machine.deadline().is_some_and(|due| due <= now.mono) {
             self.overdue += 1;
@@ -367,7 +410,10 @@ impl<M: Machine> Host<M> {
                 if let Some(tx) = self.out.touch(conn) {
                     tx.stage = Stage::Ending(full);
                 }
-            } else if self.stage(conn) == Some(Stage::Dialling) {
+            } else if let Some(tx) = self.out.get_mut(conn)
+                && tx.stage == Stage::Dialling
+            {
+                tx.named = true;
                 port.dial(conn, &target);
             }
         }
@@ -448,8 +494,14 @@ impl<M: Machine> Host<M> {
             tx.stage = Stage::Ending(CloseReason::Asked);
         }
         if let Stage::Ending(why) = tx.stage {
-            let orderly = unsent == 0 && matches!(why, CloseReason::Asked | CloseReason::Finished);
-            port.close(conn, if orderly { Ending::Orderly } else { Ending::Reset });
+            // An end that the peer may take for one in order has our half-close in front of it; without, it is a reset.
+            let orderly = unsent == 0
+                && tx.finish == Finish::Done
+                && matches!(why, CloseReason::Asked | CloseReason::Finished);
+            // A dial that ended before the port heard of it is nothing to the port.
+            if tx.named {
+                port.close(conn, if orderly { Ending::Orderly } else { Ending::Reset });
+            }
             self.end(now, conn, why);
             return;
         }

@@ -101,6 +101,18 @@ pub enum Input<'a, C> {
         identity: Option<&'a str>,
     },
     /// New bytes, at most [`Host::MAX_READ`](crate::host::Host::MAX_READ) at once, taken whole.
+    ///
+    /// They are the driver's, for the one step: a machine copies what it keeps.
+    ///
+    /// ```compile_fail,E0521
+    /// use relay_core::machine::Input;
+    ///
+    /// fn step(kept: &mut Vec<&'static [u8]>, input: Input<'_, ()>) {
+    ///     if let Input::Bytes { data, .. } = input {
+    ///         kept.push(data);
+    ///     }
+    /// }
+    /// ```
     Bytes {
         /// The connection.
         conn: ConnId,
@@ -166,7 +178,11 @@ pub enum Input<'a, C> {
 
 /// A connection, or a dial under way: a slot and how often it was used before.
 ///
-/// Only a [`Host`](crate::host::Host) and its [`Outbox`] make one, so that no id can be invented.
+/// Only a [`Host`](crate::host::Host) and its [`Outbox`] make one, so that no id can be invented:
+///
+/// ```compile_fail,E0624
+/// let _ = relay_core::machine::ConnId::new(0, 0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     slot: u32,

@@ -34,9 +34,10 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Close {
-    /// Once all that is queued has left; what still arrives is thrown away.
+    /// Once all that is queued has left; what still arrives is thrown away. A dial under way is given up at once, with what
+    /// was queued for it: nobody has answered yet.
     Flush,
-    /// At once; what is queued is lost.
+    /// At once; what is queued is lost, and the peer sees a reset.
     Abort,
 }
 
@@ -46,6 +47,14 @@ pub enum Close {
 ///
 /// `send`, `event`, `answer` and `act` rest on the journal: what they carry leaves when every record made so far is
 /// durable, in order. Their `_free` forms are for what rests on no record.
+///
+/// What a socket took is the driver's to say, through the host; no machine can:
+///
+/// ```compile_fail,E0624
+/// fn step(out: &mut relay_core::outbox::Outbox<(), ()>, conn: relay_core::machine::ConnId) {
+///     out.took(conn, 1);
+/// }
+/// ```
 pub struct Outbox<E, A> {
     slots: Vec<Tx>,
     spare_slots: Vec<u32>,
@@ -64,6 +73,8 @@ pub struct Outbox<E, A> {
     pub(crate) dials: Vec<(ConnId, Target)>,
     pub(crate) accepting: Vec<(ListenerId, bool)>,
     acts: u64,
+    /// Whether the host lets nothing be read until the journal has caught up.
+    pub(crate) congested: bool,
     scratch: Vec<u8>,
     pool: Vec<Vec<u8>>,
     stale: u64,
@@ -104,6 +115,8 @@ pub(crate) struct Tx {
     pub(crate) eof: bool,
     /// Whether the host has set a time for its end.
     pub(crate) closing: bool,
+    /// Whether the port knows its id.
+    pub(crate) named: bool,
 }
 
 /// A connection's life.
@@ -196,6 +209,7 @@ impl<E, A> Outbox<E, A> {
             dials: Vec::new(),
             accepting: Vec::new(),
             acts: 0,
+            congested: false,
             scratch: Vec::new(),
             pool: Vec::new(),
             stale: 0,
@@ -263,6 +277,12 @@ impl<E, A> Outbox<E, A> {
         !self.failing
     }
 
+    /// Whether nothing is read from anybody until the journal has caught up: a peer's silence means nothing then.
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.congested
+    }
+
     /// The newest durable record: a row made later must not be shown yet.
     #[must_use]
     pub const fn durable(&self) -> Seq {
@@ -301,6 +321,7 @@ impl<E, A> Outbox<E, A> {
     /// settle where that is so already. Reading is on again by then.
     pub fn pause(&mut self, conn: ConnId) {
         if let Some(tx) = self.touch(conn)
+            && matches!(tx.stage, Stage::Dialling | Stage::Open)
             && tx.pause == Pause::Off
         {
             tx.pause = Pause::Asked;
@@ -320,10 +341,12 @@ impl<E, A> Outbox<E, A> {
         self.accepting.push((listener, on));
     }
 
-    /// How many bytes may be queued before the high mark; zero for a connection that has ended.
+    /// How many bytes may be queued before the high mark; zero for a connection that has ended, or that was finished or
+    /// closed here.
     #[must_use]
     pub fn room(&self, conn: ConnId) -> usize {
-        self.get(conn).map_or(0, |tx| (tx.limits.high as usize).saturating_sub(tx.unsent()))
+        let open = self.get(conn).filter(|tx| tx.writable());
+        open.map_or(0, |tx| (tx.limits.high as usize).saturating_sub(tx.unsent()))
     }
 
     /// Bytes queued that the socket has not taken.
@@ -352,6 +375,11 @@ impl<E, A> Outbox<E, A> {
     /// Answers a command, once every record made so far is durable.
     pub fn answer(&mut self, ticket: Ticket, answer: A) {
         self.emit(Emission::Answer(ticket, Ok(answer)));
+    }
+
+    /// Answers a command with something that rests on no record: above all, that the journal fails.
+    pub fn answer_free(&mut self, ticket: Ticket, answer: A) {
+        self.ready.push_back(Emission::Answer(ticket, Ok(answer)));
     }
 
     /// Has something done outside, once every record made so far is durable: nobody starts a child on a grant that a
@@ -466,10 +494,13 @@ impl<E, A> Outbox<E, A> {
 /// The host's side.
 impl<E, A> Outbox<E, A> {
     pub(crate) fn open(&mut self, stage: Stage) -> ConnId {
+        // A connection that was accepted comes from the port.
+        let named = stage == Stage::Open;
         if let Some(slot) = self.spare_slots.pop() {
             let tx = &mut self.slots[slot as usize];
             debug_assert_eq!(tx.stage, Stage::Free);
             tx.stage = stage;
+            tx.named = named;
             return ConnId::new(slot, tx.generation);
         }
         self.slots.push(Tx {
@@ -488,6 +519,7 @@ impl<E, A> Outbox<E, A> {
             finish: Finish::Open,
             eof: false,
             closing: false,
+            named,
         });
         ConnId::new((self.slots.len() - 1) as u32, 0)
     }
@@ -514,6 +546,7 @@ impl<E, A> Outbox<E, A> {
             finish: Finish::Open,
             eof: false,
             closing: false,
+            named: false,
         };
         self.spare_slots.push(conn.slot() as u32);
         self.recycle(buf);
@@ -607,11 +640,14 @@ impl<E, A> Outbox<E, A> {
                 tx.holds = 0;
             }
         }
+        self.refuse_held(Refused::NotDurable);
+    }
+
+    /// Refuses the answers that wait for the journal.
+    pub(crate) fn refuse_held(&mut self, why: Refused) {
         for (seq, emission) in mem::take(&mut self.held) {
             match emission {
-                Emission::Answer(ticket, _) => {
-                    self.ready.push_back(Emission::Answer(ticket, Err(Refused::NotDurable)));
-                }
+                Emission::Answer(ticket, _) => self.ready.push_back(Emission::Answer(ticket, Err(why))),
                 Emission::Event(_) | Emission::Act(..) => self.held.push_back((seq, emission)),
             }
         }

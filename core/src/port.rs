@@ -7,6 +7,27 @@ use crate::machine::{CloseReason, ConnId, ListenerId, Machine, Refused, Target, 
 /// The outside of a [`Host`](crate::host::Host): sockets, a journal, the owner's ear.
 ///
 /// No method blocks. No method calls the host back: what comes of a dial, an append or an action is told later.
+///
+/// Each method but `spare` is a duty. This port lacks `append` alone:
+///
+/// ```compile_fail,E0046
+/// use relay_core::action::{ActId, Action};
+/// use relay_core::machine::{ConnId, ListenerId, Machine, Refused, Target, Ticket};
+/// use relay_core::port::{Ending, Port, Wrote};
+///
+/// struct Deaf;
+/// impl<M: Machine> Port<M> for Deaf {
+///     fn write(&mut self, _: ConnId, bytes: &[u8]) -> Wrote { Wrote::Bytes(bytes.len()) }
+///     fn finish(&mut self, _: ConnId) {}
+///     fn reading(&mut self, _: ConnId, _: bool) {}
+///     fn accepting(&mut self, _: ListenerId, _: bool) {}
+///     fn close(&mut self, _: ConnId, _: Ending) {}
+///     fn dial(&mut self, _: ConnId, _: &Target) {}
+///     fn act(&mut self, _: ActId, _: Action) {}
+///     fn event(&mut self, _: M::Event) {}
+///     fn answer(&mut self, _: Ticket, _: Result<M::Answer, Refused>) {}
+/// }
+/// ```
 pub trait Port<M: Machine> {
     /// Hands records to the journal, in order. `Host::persisted` or `Host::persist_failed` follows.
     fn append(&mut self, records: Records);

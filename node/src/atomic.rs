@@ -82,9 +82,19 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
 /// Never blocks on what is no plain file (a pipe, a device), and reads no more than the limit of what is.
 ///
 /// # Errors
-/// `InvalidData` for a folder, a pipe, a file beyond the limit or bytes that are not UTF-8; else what the operating
-/// system said.
+/// `InvalidData` for a folder, a pipe or bytes that are not UTF-8, `FileTooLarge` for a file beyond the limit; else
+/// what the operating system said.
 pub fn read_text(path: &Path, limit: usize) -> io::Result<Option<Zeroizing<String>>> {
+    let Some(bytes) = read_bytes(path, limit)? else { return Ok(None) };
+    let text = str::from_utf8(&bytes).map_err(|_| invalid("not UTF-8 text"))?;
+    Ok(Some(Zeroizing::new(text.to_owned())))
+}
+
+/// As [`read_text`], for any bytes.
+///
+/// # Errors
+/// As for [`read_text`].
+pub fn read_bytes(path: &Path, limit: usize) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
@@ -97,10 +107,9 @@ pub fn read_text(path: &Path, limit: usize) -> io::Result<Option<Zeroizing<Strin
     let mut bytes = Zeroizing::new(Vec::with_capacity(limit.min(4096) + 1));
     file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
-        return Err(invalid(&format!("more than {limit} bytes")));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
     }
-    let text = str::from_utf8(&bytes).map_err(|_| invalid("not UTF-8 text"))?;
-    Ok(Some(Zeroizing::new(text.to_owned())))
+    Ok(Some(bytes))
 }
 
 fn invalid(what: &str) -> io::Error {

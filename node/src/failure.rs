@@ -25,6 +25,25 @@ impl Exit {
     pub const fn code(self) -> u8 {
         self as u8
     }
+
+    /// The word for it, as errors on the control socket have it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Usage => "usage",
+            Self::Unreachable => "unreachable",
+            Self::CheckFailed => "check_failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Reads [`word`](Self::word).
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        let all = [Self::Refused, Self::Usage, Self::Unreachable, Self::CheckFailed, Self::Interrupted];
+        all.into_iter().find(|exit| exit.word() == word)
+    }
 }
 
 /// An error as its reader meets it: `relay: <message>. <hint>`.

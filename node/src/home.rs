@@ -66,6 +66,13 @@ impl Home {
         self.dir.join("config.toml")
     }
 
+    /// The place of a file that is there while something runs, or of their folder for `""`.
+    #[must_use]
+    pub fn run_path(&self, name: &str) -> PathBuf {
+        let run = self.dir.join("run");
+        if name.is_empty() { run } else { run.join(name) }
+    }
+
     /// The keys of this home.
     #[must_use]
     pub fn keys(&self) -> Keys {

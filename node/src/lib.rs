@@ -1,8 +1,12 @@
 //! The relay program: key files, pairing, configuration, actions and the command line.
 
+pub mod actor;
 pub mod atomic;
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod control;
 pub mod failure;
 pub mod home;
 pub mod keys;
+pub mod service;

@@ -12,6 +12,7 @@ use relay_core::machine::{Address, CloseReason, ConnId, DialError, Endpoint, Mac
 use relay_runtime::{close_reason, dial_error, unix_endpoint};
 use smol::future;
 
+use crate::bell::Bell;
 use crate::driver::{Core, Shared};
 use crate::net::{Socket, Spawn};
 
@@ -22,8 +23,9 @@ const BACKLOG_TIME: Duration = Duration::from_millis(10);
 
 /// Reads a connection until the peer's end of stream, the connection's end, or an error.
 ///
-/// It reads before it waits, and waits only behind a read that found nothing or less than the buffer holds. Behind one
-/// that filled the buffer the other tasks come first.
+/// It reads before it waits, and waits only behind a read that found nothing or less than the buffer holds. It reads once
+/// a turn of the pump: so a machine that pauses a connection is given no more of it, and who always has more to say waits
+/// for the others.
 pub(crate) struct Reader<M: Machine + 'static> {
     shared: Rc<Shared<M>>,
     conn: ConnId,
@@ -42,7 +44,7 @@ impl<M: Machine + 'static> Future for Reader<M> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { shared, conn, waiting } = self.get_mut();
-        shared.core.borrow_mut().read(*conn, waiting, context, &shared.bell)
+        shared.enter(|core| core.read(*conn, waiting, context, &shared.bell))
     }
 }
 
@@ -62,14 +64,15 @@ impl<M: Machine + 'static> Future for Writer<M> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut core = self.shared.core.borrow_mut();
-        let link = core.net.links.get_mut(self.conn);
-        let Some(socket) = link.and_then(|link| link.socket.as_ref()) else { return Poll::Ready(()) };
-        // An error of the reactor's, or of the socket's, is told by the next write.
-        let _ = ready!(socket.poll_writable(context));
-        core.host.writable(self.conn);
-        self.shared.bell.ring();
-        Poll::Ready(())
+        self.shared.enter(|core| {
+            let link = core.net.links.get_mut(self.conn);
+            let Some(socket) = link.and_then(|link| link.socket.as_ref()) else { return Poll::Ready(()) };
+            // An error of the reactor's, or of the socket's, is told by the next write.
+            let _ = ready!(socket.poll_writable(context));
+            core.host.writable(self.conn);
+            self.shared.bell.ring();
+            Poll::Ready(())
+        })
     }
 }
 
@@ -80,7 +83,10 @@ pub(crate) async fn dial<M: Machine + 'static>(shared: Rc<Shared<M>>, conn: Conn
         Err(DialError::TimedOut)
     };
     let outcome = future::or(connect(&target), late).await;
-    shared.core.borrow_mut().dialled(conn, outcome);
+    let _ = shared.enter(|core| {
+        core.dialled(conn, outcome);
+        Poll::Ready(())
+    });
     shared.bell.ring();
 }
 
@@ -111,7 +117,8 @@ async fn connect_unix(path: &str) -> io::Result<(Socket, Endpoint)> {
                 let peer = unix_endpoint(&socket);
                 return Ok((socket, peer));
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            // A full backlog is refused for the moment, which shows as a socket that is not connected.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                 Timer::after(BACKLOG_TIME).await;
             }
             Err(error) => return Err(error),
@@ -121,15 +128,15 @@ async fn connect_unix(path: &str) -> io::Result<(Socket, Endpoint)> {
 
 impl<M: Machine + 'static> Core<M> {
     /// One read, or the wait for one.
-    fn read(
-        &mut self,
-        conn: ConnId,
-        waiting: &mut bool,
-        context: &mut Context<'_>,
-        bell: &crate::bell::Bell,
-    ) -> Poll<()> {
+    fn read(&mut self, conn: ConnId, waiting: &mut bool, context: &mut Context<'_>, bell: &Bell) -> Poll<()> {
         let congested = self.host.is_congested();
+        let turn = self.turn;
         let Some(link) = self.net.links.get_mut(conn) else { return Poll::Ready(()) };
+        if link.read_in == turn {
+            self.next_turn.push(context.waker().clone());
+            bell.ring();
+            return Poll::Pending;
+        }
         if !link.reading || congested {
             link.parked = Some(context.waker().clone());
             if congested {
@@ -143,6 +150,7 @@ impl<M: Machine + 'static> Core<M> {
             result = ready!(socket.poll_readable(context));
             *waiting = false;
         }
+        link.read_in = turn;
         match result.and_then(|()| socket.read(&mut self.buffer)) {
             Ok(0) => {
                 let now = self.clock.now();
@@ -155,16 +163,17 @@ impl<M: Machine + 'static> Core<M> {
                 self.host.received(now, conn, &self.buffer[..count]);
                 bell.ring();
                 if count == self.buffer.len() {
-                    context.waker().wake_by_ref();
+                    self.next_turn.push(context.waker().clone());
                     return Poll::Pending;
                 }
-                self.await_readable(conn, waiting, context)
+                self.await_readable(conn, waiting, context, bell)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.await_readable(conn, waiting, context)
+                self.await_readable(conn, waiting, context, bell)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                context.waker().wake_by_ref();
+                self.next_turn.push(context.waker().clone());
+                bell.ring();
                 Poll::Pending
             }
             Err(error) => {
@@ -177,14 +186,21 @@ impl<M: Machine + 'static> Core<M> {
         }
     }
 
-    fn await_readable(&mut self, conn: ConnId, waiting: &mut bool, context: &mut Context<'_>) -> Poll<()> {
+    fn await_readable(
+        &mut self,
+        conn: ConnId,
+        waiting: &mut bool,
+        context: &mut Context<'_>,
+        bell: &Bell,
+    ) -> Poll<()> {
         let link = self.net.links.get_mut(conn);
         let Some(socket) = link.and_then(|link| link.socket.as_ref()) else { return Poll::Ready(()) };
         *waiting = true;
         if socket.poll_readable(context).is_ready() {
-            // An event came in between, or the reactor fails, which the next poll tells.
+            // An event came in between, or the reactor fails, which the next read tells.
             *waiting = false;
-            context.waker().wake_by_ref();
+            self.next_turn.push(context.waker().clone());
+            bell.ring();
         }
         Poll::Pending
     }

@@ -1,11 +1,13 @@
 //! The pump: delivers, settles, sleeps.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
+use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use async_io::Timer;
@@ -23,7 +25,7 @@ use crate::net::{Door, Links, Net, Spawn};
 
 /// The buffer that all reads share, in bytes.
 const BUFFER: usize = 64 << 10;
-/// Connections that one listener gives before the other tasks come.
+/// Connections that one listener gives in a turn.
 const ACCEPTS: usize = 64;
 /// How long an acceptor waits where the process has no descriptor left, or the listener fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -83,6 +85,9 @@ impl<M: Machine + 'static> Driver<M> {
             net: Net { links: Links::default(), doors, spawn: Vec::new(), desk },
             buffer: vec![0; BUFFER].into_boxed_slice(),
             clock: Clock,
+            panic: None,
+            turn: 1,
+            next_turn: Vec::new(),
             starved: Vec::new(),
         };
         Ok((Self { core, bell }, handle, events))
@@ -120,6 +125,12 @@ pub(crate) struct Core<M: Machine + 'static> {
     pub(crate) net: Net<M>,
     pub(crate) buffer: Box<[u8]>,
     pub(crate) clock: Clock,
+    /// What a task panicked with.
+    panic: Option<Box<dyn Any + Send>>,
+    /// Numbers the pump's turns; never 0, which is the turn of what was never read.
+    pub(crate) turn: u32,
+    /// Tasks that have had their share of this turn.
+    pub(crate) next_turn: Vec<Waker>,
     /// Readers that wait for the journal to catch up.
     pub(crate) starved: Vec<ConnId>,
 }
@@ -157,10 +168,15 @@ async fn pump<M: Machine + 'static>(executor: &LocalExecutor<'static>, shared: &
 
 impl<M: Machine + 'static> Core<M> {
     fn turn(&mut self) -> Turn {
+        if let Some(panic) = self.panic.take() {
+            panic::resume_unwind(panic);
+        }
         let now = self.clock.now();
         self.net.desk.deliver(&mut self.host, now);
         self.host.timer(now);
         let more = self.host.settle(now, &mut self.net);
+        self.turn = self.turn.wrapping_add(1).max(1);
+        self.next_turn.drain(..).for_each(Waker::wake);
         if !self.host.is_congested() {
             for conn in self.starved.drain(..) {
                 if let Some(link) = self.net.links.get_mut(conn) {
@@ -177,6 +193,22 @@ impl<M: Machine + 'static> Core<M> {
 }
 
 impl<M: Machine + 'static> Shared<M> {
+    /// Lets a task tell the host something.
+    ///
+    /// An executor keeps a task's panic for whoever awaits the task, which nobody does here, and a machine that panicked
+    /// in the midst of a step must not take another: the pump ends the driver with it.
+    pub(crate) fn enter<T>(&self, tell: impl FnOnce(&mut Core<M>) -> Poll<T>) -> Poll<T> {
+        let mut core = self.core.borrow_mut();
+        match panic::catch_unwind(AssertUnwindSafe(|| tell(&mut core))) {
+            Ok(told) => told,
+            Err(panic) => {
+                core.panic = Some(panic);
+                self.bell.ring();
+                Poll::Pending
+            }
+        }
+    }
+
     /// Starts the tasks that are to be started.
     fn spawn(self: &Rc<Self>, executor: &LocalExecutor<'static>) {
         let mut core = self.core.borrow_mut();
@@ -238,16 +270,16 @@ impl<M: Machine + 'static> Acceptor<M> {
         Self { shared, door, waiting: false, retry: None }
     }
 
-    /// Accepts what there is, and says whether to come again without waiting.
-    fn accept(&mut self, core: &mut Core<M>, context: &mut Context<'_>) -> bool {
+    /// Accepts what there is, but no more than its share of a turn.
+    fn accept(&mut self, core: &mut Core<M>, context: &mut Context<'_>) {
         let door = &mut core.net.doors[self.door];
         if !door.open {
             door.parked = Some(context.waker().clone());
-            return false;
+            return;
         }
         if self.waiting {
             if door.poll_acceptable(context).is_pending() {
-                return false;
+                return;
             }
             self.waiting = false;
         }
@@ -266,16 +298,22 @@ impl<M: Machine + 'static> Acceptor<M> {
                 Err(error) => error,
             };
             if error.kind() == ErrorKind::WouldBlock {
-                self.waiting = true;
-                return core.net.doors[self.door].poll_acceptable(context).is_ready();
+                self.waiting = core.net.doors[self.door].poll_acceptable(context).is_pending();
+                if self.waiting {
+                    return;
+                }
+                // An event came in between.
+                continue;
             }
             if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) {
                 // Who waits in the backlog is still there then, so nothing is lost by not waiting for the reactor.
                 self.retry = Some(Timer::after(ACCEPT_PAUSE));
-                return true;
+                context.waker().wake_by_ref();
+                return;
             }
         }
-        true
+        core.next_turn.push(context.waker().clone());
+        self.shared.bell.ring();
     }
 }
 
@@ -289,10 +327,9 @@ impl<M: Machine + 'static> Future for Acceptor<M> {
             this.retry = None;
         }
         let shared = Rc::clone(&this.shared);
-        let again = this.accept(&mut shared.core.borrow_mut(), context);
-        if again {
-            context.waker().wake_by_ref();
-        }
-        Poll::Pending
+        shared.enter(|core| {
+            this.accept(core, context);
+            Poll::Pending
+        })
     }
 }

@@ -88,6 +88,8 @@ impl AsFd for Socket {
 /// A connection, or a dial under way. Kept small: there is one for every idle link.
 pub(crate) struct Link {
     generation: u32,
+    /// The turn in which it was last read.
+    pub(crate) read_in: u32,
     /// Whether the machine lets it be read.
     pub(crate) reading: bool,
     /// `None` while the dial is under way.
@@ -102,7 +104,15 @@ pub(crate) struct Link {
 
 impl Link {
     fn new(conn: ConnId, socket: Option<Socket>) -> Self {
-        Self { generation: conn.generation(), reading: true, socket, parked: None, task: None, writer: None }
+        Self {
+            generation: conn.generation(),
+            read_in: 0,
+            reading: true,
+            socket,
+            parked: None,
+            task: None,
+            writer: None,
+        }
     }
 
     pub(crate) fn unpark(&mut self) {

@@ -72,7 +72,8 @@ impl<M: Machine + 'static> Desk<M> {
         Ok((desk, Handle::new(inbox), events))
     }
 
-    /// Tells the host all that came in since the last turn. While the host is congested the owner's commands wait.
+    /// Tells the host all that came in since the last turn. While the host is congested the owner's commands wait, but a
+    /// shutdown does not.
     pub fn deliver(&mut self, host: &mut Host<M>, now: Now) {
         self.congested = host.is_congested();
         let (mail, asks) = self.inbox.take(!self.congested);

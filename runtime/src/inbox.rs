@@ -33,6 +33,12 @@ pub(crate) enum Ask<M: Machine> {
     Gauges(Sender<Gauges>),
 }
 
+impl<M: Machine> Ask<M> {
+    const fn is_command(&self) -> bool {
+        matches!(self, Self::Command(..))
+    }
+}
+
 struct State<M: Machine> {
     mail: VecDeque<Mail>,
     asks: VecDeque<Ask<M>>,
@@ -87,11 +93,15 @@ impl<M: Machine> Inbox<M> {
         Ok(())
     }
 
-    /// Takes all mail, and the owner's words where `asks` says so.
-    pub(crate) fn take(&self, asks: bool) -> (VecDeque<Mail>, VecDeque<Ask<M>>) {
+    /// Takes all mail, and the owner's words in order. Without `commands` those wait; a shutdown, and a look at what is
+    /// held, never do: they are what an owner needs when nothing moves.
+    pub(crate) fn take(&self, commands: bool) -> (VecDeque<Mail>, VecDeque<Ask<M>>) {
         let mut state = self.lock();
         let mail = std::mem::take(&mut state.mail);
-        let asks = if asks { std::mem::take(&mut state.asks) } else { VecDeque::new() };
+        let mut asks = std::mem::take(&mut state.asks);
+        if !commands {
+            (state.asks, asks) = asks.into_iter().partition(Ask::is_command);
+        }
         (mail, asks)
     }
 
@@ -103,10 +113,11 @@ impl<M: Machine> Inbox<M> {
     }
 
     /// The driver is about to sleep; false where something came, so that it must not.
-    pub(crate) fn sleep(&self, asks: bool) -> bool {
+    pub(crate) fn sleep(&self, commands: bool) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let state = self.lock();
-        if state.mail.is_empty() && (state.asks.is_empty() || !asks) {
+        let waits = |ask: &Ask<M>| !commands && ask.is_command();
+        if state.mail.is_empty() && state.asks.iter().all(waits) {
             return true;
         }
         drop(state);
@@ -127,5 +138,56 @@ impl<M: Machine> Inbox<M> {
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relay_core::machine::Input;
+    use relay_core::outbox::Outbox;
+    use relay_core::time::{Mono, Now};
+
+    use super::*;
+    use crate::queue::bounded;
+
+    struct Idle;
+
+    impl Machine for Idle {
+        type Command = ();
+        type Answer = ();
+        type Event = ();
+
+        fn step(&mut self, _now: Now, _input: Input<'_, ()>, _out: &mut Outbox<(), ()>) {}
+
+        fn deadline(&self) -> Option<Mono> {
+            None
+        }
+    }
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn a_shutdown_passes_commands_that_have_to_wait() {
+        let inbox = Inbox::<Idle>::new(1, Nobody);
+        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.sleep(false), "a command that has to wait keeps nobody awake");
+        assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
+        assert!(!inbox.sleep(false));
+        assert!(matches!(Vec::from(inbox.take(false).1)[..], [Ask::Drain(_)]));
+        assert!(inbox.sleep(false));
+        assert!(!inbox.sleep(true));
+        assert!(matches!(Vec::from(inbox.take(true).1)[..], [Ask::Command(..)]));
+    }
+
+    #[test]
+    fn a_shutdown_follows_the_commands_before_it() {
+        let inbox = Inbox::<Idle>::new(2, Nobody);
+        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
+        assert!(matches!(Vec::from(inbox.take(true).1)[..], [Ask::Command(..), Ask::Drain(_)]));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relay_core::journal::{Journal, Records, Seq};
 use relay_core::machine::Machine;
@@ -84,18 +84,157 @@ impl<M: Machine + 'static> Committer<M> {
     fn recover(&mut self, mut group: Records) -> Option<Seq> {
         let [mut pause, longest] = RETRY;
         loop {
-            match self.batches.recv_timeout(pause) {
-                Ok(more) => {
-                    group.append(&more);
-                    continue;
+            // Until a time, not for a time: a machine that goes on recording must not put the next try off for ever.
+            let again = Instant::now() + pause;
+            loop {
+                match self.batches.recv_timeout(again.saturating_duration_since(Instant::now())) {
+                    Ok(more) => group.append(&more),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return None,
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return None,
+                if Instant::now() >= again {
+                    break;
+                }
             }
             pause = (pause * 2).min(longest);
             if self.journal.reopen().is_ok() && self.journal.append(self.epoch, &group).is_ok() {
                 return Some(group.last());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relay_core::action::{ActId, Action};
+    use relay_core::host::Host;
+    use relay_core::journal::{JournalError, NullJournal};
+    use relay_core::machine::{ConnId, Input, ListenerId, Refused, Target, Ticket};
+    use relay_core::outbox::Outbox;
+    use relay_core::port::{Ending, Port, Wrote};
+    use relay_core::time::{Mono, Now};
+
+    use super::*;
+    use crate::desk::{Desk, Options};
+    use crate::inbox::Wake;
+
+    /// Fails its first batch.
+    #[derive(Default)]
+    struct Stumbling {
+        journal: NullJournal,
+        failed: bool,
+    }
+
+    impl Journal for Stumbling {
+        fn newest(&self) -> Seq {
+            self.journal.newest()
+        }
+
+        fn append(&mut self, epoch: u64, records: &Records) -> Result<(), JournalError> {
+            if std::mem::replace(&mut self.failed, true) {
+                return self.journal.append(epoch, records);
+            }
+            Err(JournalError::Failed)
+        }
+
+        fn reopen(&mut self) -> Result<Seq, JournalError> {
+            self.journal.reopen()
+        }
+
+        fn replay(&mut self, from: Seq, each: &mut dyn FnMut(Seq, &[u8])) -> Result<(), JournalError> {
+            self.journal.replay(from, each)
+        }
+
+        fn put_snapshot(&mut self, upto: Seq, snapshot: &[u8]) -> Result<(), JournalError> {
+            self.journal.put_snapshot(upto, snapshot)
+        }
+
+        fn snapshot(&mut self) -> Result<Option<(Seq, Vec<u8>)>, JournalError> {
+            self.journal.snapshot()
+        }
+    }
+
+    /// Records at every command, whether the journal works or not, and answers with whether it did.
+    #[derive(Default)]
+    struct Stubborn;
+
+    impl Machine for Stubborn {
+        type Command = ();
+        type Answer = ();
+        type Event = bool;
+
+        fn step(&mut self, _now: Now, input: Input<'_, ()>, out: &mut Outbox<bool, ()>) {
+            match input {
+                Input::Command { ticket, command: () } => {
+                    out.record(|record| record.push(b'x'));
+                    out.answer(ticket, ());
+                }
+                Input::PersistFailed { .. } => out.event_free(false),
+                Input::Resumed { .. } => out.event_free(true),
+                Input::Opened { .. }
+                | Input::Bytes { .. }
+                | Input::Eof { .. }
+                | Input::Drained { .. }
+                | Input::Closed { .. }
+                | Input::Persisted { .. }
+                | Input::Acted { .. }
+                | Input::Drain { .. }
+                | Input::Timer => {}
+            }
+        }
+
+        fn deadline(&self) -> Option<Mono> {
+            None
+        }
+    }
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    /// The parts of a port that are not about sockets.
+    struct Socketless(Desk<Stubborn>);
+
+    impl Port<Stubborn> for Socketless {
+        fn append(&mut self, records: Records) {
+            self.0.append(records);
+        }
+        fn write(&mut self, _conn: ConnId, _bytes: &[u8]) -> Wrote {
+            Wrote::Blocked
+        }
+        fn finish(&mut self, _conn: ConnId) {}
+        fn reading(&mut self, _conn: ConnId, _on: bool) {}
+        fn accepting(&mut self, _listener: ListenerId, _on: bool) {}
+        fn close(&mut self, _conn: ConnId, _how: Ending) {}
+        fn dial(&mut self, _conn: ConnId, _target: &Target) {}
+        fn act(&mut self, _id: ActId, _action: Action) {}
+        fn event(&mut self, event: bool) {
+            self.0.event(event);
+        }
+        fn answer(&mut self, ticket: Ticket, answer: Result<(), Refused>) {
+            self.0.answer(ticket, answer);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_goes_on_recording_does_not_put_the_next_try_off() {
+        let journal: Box<dyn Journal> = Box::new(Stumbling::default());
+        let options = Options { journal: Some(journal), ..Options::default() };
+        let (desk, handle, events) = Desk::new(options, Nobody).unwrap();
+        let mut port = Socketless(desk);
+        let mut host = Host::new(Stubborn, Seq::NONE);
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut told = Vec::new();
+        // A record every other millisecond, so that the journal's thread is never without one for as long as it waits.
+        while told.last() != Some(&true) {
+            assert!(Instant::now() < until, "the journal was never opened again");
+            let _ = handle.command(());
+            port.0.deliver(&mut host, Now::default());
+            let _ = host.settle(Now::default(), &mut port);
+            told.extend(events.recv_timeout(Duration::from_millis(2)));
+        }
+        assert_eq!(told, [false, true]);
     }
 }

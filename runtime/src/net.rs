@@ -8,7 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use relay_core::machine::{CloseReason, DialError, Endpoint};
+use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many callers may wait to be accepted; the system may allow fewer. The standard library's 128 are full when a
+/// fleet comes back at once, and who finds no room tries again only after a second.
+const BACKLOG: i32 = 4096;
 
 /// A socket that listens: bound before the machine is made, so that the machine can be told the real port.
 ///
@@ -29,6 +34,7 @@ impl Listener {
     /// The address cannot be had.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(listener))
     }
@@ -47,6 +53,7 @@ impl Listener {
             }
             Err(error) => return Err(error),
         };
+        listen(&listener, BACKLOG)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(Self::Unix(listener, SocketFile(path.to_owned())))

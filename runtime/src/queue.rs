@@ -107,7 +107,9 @@ impl<T> Events<T> {
     /// # Errors
     /// [`RecvError::Empty`] when the time is over, [`RecvError::Ended`] when nothing will come any more.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvError> {
-        let until = Instant::now() + timeout;
+        // Past the end of time is as good as a hundred years.
+        let now = Instant::now();
+        let until = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600));
         let mut state = self.0.lock();
         loop {
             if let Some(item) = state.items.pop_front() {
@@ -181,6 +183,15 @@ mod tests {
         drop(sender);
         assert_eq!((events.recv(), events.recv()), (Some(1), None));
         assert_eq!(events.try_recv(), Err(RecvError::Ended));
+    }
+
+    #[test]
+    fn any_time_may_be_waited_for() {
+        let (sender, events) = bounded(2);
+        sender.send(1);
+        drop(sender);
+        assert_eq!(events.recv_timeout(Duration::MAX), Ok(1));
+        assert_eq!(events.recv_timeout(Duration::MAX), Err(RecvError::Ended));
     }
 
     #[test]

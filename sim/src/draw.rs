@@ -115,6 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn draws_are_frozen() {
+        // A changed draw would change what every recorded seed stands for.
+        assert_eq!(Draws::new(0).draw(Domain::Latency, 0, 0), 0x6f6b_4a5f_f937_cb8b);
+        assert_eq!(Draws::new(7).draw(Domain::Split, 3, 4), 0x3149_34c3_2972_ddba);
+        assert_eq!(Draws::new(u64::MAX).draw(Domain::Workload, u64::MAX, u64::MAX), 0xf646_a91c_06f5_8d2f);
+    }
+
+    #[test]
     fn a_bounded_draw_reaches_both_ends_and_no_further() {
         let draws = Draws::new(7);
         let drawn: Vec<_> = (0..1000).map(|n| draws.below(Domain::Workload, 0, n, 3)).collect();

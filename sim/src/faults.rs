@@ -7,7 +7,8 @@ use core::time::Duration;
 use relay_core::machine::Address;
 
 use crate::disk::DiskFault;
-use crate::net::{LinkId, Side, Splits};
+use crate::link::{LinkId, Side};
+use crate::net::Splits;
 use crate::node::{NodeId, State};
 use crate::watch::Subject;
 use crate::world::World;

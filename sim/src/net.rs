@@ -1,7 +1,6 @@
 //! The network: links between two ends, each way a bounded pipe of bytes that arrive later, cut anywhere.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use core::fmt;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::mem;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -10,13 +9,10 @@ use relay_core::machine::{Address, ConnId};
 use relay_core::port::{Ending, Wrote};
 
 use crate::draw::{Domain, Draws, key};
+use crate::link::{End, EndStage, Landed, Link, LinkId, Pipe, Segment, Side};
 use crate::node::NodeId;
 use crate::queue::{Happening, Queue};
 use crate::trace::Trace;
-
-/// A link between two ends, in the order in which links were dialled.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId(pub(crate) u32);
 
 /// Where the network cuts what is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,125 +53,6 @@ pub(crate) struct Net {
     pub(crate) window: usize,
     pub(crate) dial_timeout: Duration,
     pub(crate) backlog: usize,
-}
-
-/// The two ends of a link.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Side {
-    Dialler,
-    Acceptor,
-}
-
-impl Side {
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Dialler => Self::Acceptor,
-            Self::Acceptor => Self::Dialler,
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Dialler => 0,
-            Self::Acceptor => 1,
-        }
-    }
-}
-
-pub(crate) struct Link {
-    entity: u64,
-    pub(crate) address: Address,
-    ends: [End; 2],
-    pipes: [Pipe; 2],
-}
-
-pub(crate) struct End {
-    pub(crate) node: NodeId,
-    pub(crate) stage: EndStage,
-    pub(crate) conn: Option<ConnId>,
-    pub(crate) reading: bool,
-}
-
-/// An end's life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum EndStage {
-    /// The dial has not reached it, or it waits for the answer.
-    Opening,
-    /// It stands, and its owner has not taken it yet.
-    Waiting,
-    /// It stands.
-    Open,
-    /// Its owner has forgotten it.
-    Gone,
-}
-
-/// What one end sends the other.
-#[derive(Default)]
-pub(crate) struct Pipe {
-    /// Place in the stream of the next byte to be written.
-    written: u64,
-    flight: VecDeque<Segment>,
-    last_arrival: u64,
-    /// Bytes that arrived and were not read.
-    pub(crate) inbox: Vec<u8>,
-    pub(crate) fin_arrived: bool,
-    fin_sent: bool,
-    /// Bytes that count against the window.
-    used: usize,
-    /// Room that the sender will hear of: when, how much.
-    acks: VecDeque<(u64, usize)>,
-    blocked: bool,
-}
-
-/// What arrived: the most that matters of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Landed {
-    Nothing,
-    Fin,
-    Bytes,
-}
-
-struct Segment {
-    at: u64,
-    /// `None` is the end of the stream.
-    bytes: Option<Vec<u8>>,
-}
-
-impl Link {
-    pub(crate) const fn end(&self, side: Side) -> &End {
-        &self.ends[side.index()]
-    }
-
-    pub(crate) const fn end_mut(&mut self, side: Side) -> &mut End {
-        &mut self.ends[side.index()]
-    }
-
-    /// What `side` sends.
-    pub(crate) const fn pipe_mut(&mut self, side: Side) -> &mut Pipe {
-        &mut self.pipes[side.index()]
-    }
-
-    const fn pipe(&self, side: Side) -> &Pipe {
-        &self.pipes[side.index()]
-    }
-
-    pub(crate) fn is_between(&self, one: NodeId, two: NodeId) -> bool {
-        let nodes = (self.ends[0].node, self.ends[1].node);
-        nodes == (one, two) || nodes == (two, one)
-    }
-
-    pub(crate) fn concerns(&self, node: NodeId) -> bool {
-        self.ends.iter().any(|end| end.node == node)
-    }
-
-    fn is_gone(&self) -> bool {
-        self.ends.iter().all(|end| end.stage == EndStage::Gone)
-    }
-
-    /// Whether something from `side` is under way.
-    pub(crate) fn is_flying(&self, side: Side) -> bool {
-        !self.pipe(side).flight.is_empty()
-    }
 }
 
 impl Net {
@@ -480,11 +357,5 @@ impl Core {
         let most = 1_u64 << self.draws.below(Domain::Split, entity ^ 1, place, bits + 1);
         let cut = self.draws.below(Domain::Split, entity ^ 2, place, most.min(len as u64)) + 1;
         cut as usize
-    }
-}
-
-impl fmt::Display for LinkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "link {}", self.0)
     }
 }

@@ -13,8 +13,10 @@ use relay_core::time::{Mono, Now, Wall};
 
 use crate::disk::Disk;
 use crate::draw::Domain;
-use crate::net::{Core, LinkId, Side};
+use crate::link::{LinkId, Side};
+use crate::net::Core;
 use crate::queue::Happening;
+use crate::stranger::Inhabitant;
 use crate::watch::Watched;
 
 /// A node of a world, in the order in which they were made.
@@ -66,7 +68,7 @@ pub(crate) struct Life {
     pub(crate) boot: u32,
 }
 
-pub(crate) type Build<M> = Box<dyn FnMut(NodeId, u32, &mut Disk) -> M>;
+pub(crate) type Build<M> = Box<dyn FnMut(NodeId, u32, &mut Disk) -> Inhabitant<M>>;
 
 pub(crate) struct Node<M: Machine> {
     pub(crate) host: Option<Host<Watched<M>>>,

@@ -6,7 +6,8 @@ use relay_core::machine::{ConnId, ListenerId, Refused, Target, Ticket};
 use relay_core::port::{Ending, Port, Wrote};
 
 use crate::draw::Domain;
-use crate::net::{Core, LinkId, Side};
+use crate::link::{LinkId, Side};
+use crate::net::Core;
 use crate::node::Shell;
 use crate::queue::Happening;
 use crate::watch::{Subject, Watched, Witness};

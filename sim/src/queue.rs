@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use relay_core::action::ActId;
 
-use crate::net::{LinkId, Side};
+use crate::link::{LinkId, Side};
 use crate::node::Life;
 
 /// Something that is to happen.

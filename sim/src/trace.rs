@@ -86,9 +86,13 @@ impl Trace {
 
     fn fold_bytes(&mut self, bytes: &[u8]) {
         self.fold(bytes.len() as u64);
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.fold(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.fold(u64::from_le_bytes(word));
         }
     }

@@ -11,9 +11,11 @@ use relay_core::time::Now;
 
 use crate::disk::Disk;
 use crate::draw::Draws;
-use crate::net::{Core, LinkId};
+use crate::link::LinkId;
+use crate::net::Core;
 use crate::node::{Listener, Node, NodeId, Shell, State};
 use crate::queue::Happening;
+use crate::stranger::Inhabitant;
 use crate::trace::Fingerprint;
 use crate::watch::{Subject, Witness};
 
@@ -22,14 +24,48 @@ use crate::watch::{Subject, Witness};
 /// The same seed and the same calls give the same run, to the last event: see [`fingerprint`](Self::fingerprint).
 /// Rules of the contract are held at every step, and a broken one panics with its name.
 ///
-/// ```ignore
+/// ```
+/// use core::time::Duration;
+/// use relay_core::machine::{Input, Machine, Target};
+/// use relay_core::outbox::Outbox;
+/// use relay_core::time::{Mono, Now};
+/// use relay_sim::World;
+///
+/// /// Dials what it is told to, and tells how many bytes it read.
+/// struct Echo;
+///
+/// impl Machine for Echo {
+///     type Command = Target;
+///     type Answer = ();
+///     type Event = usize;
+///
+///     fn step(&mut self, _: Now, input: Input<'_, Target>, out: &mut Outbox<usize, ()>) {
+///         match input {
+///             Input::Command { command, .. } => {
+///                 let conn = out.dial(command);
+///                 out.send(conn, |buf| buf.extend_from_slice(b"hello"));
+///             }
+///             Input::Bytes { data, .. } => out.event(data.len()),
+///             _ => {}
+///         }
+///     }
+///
+///     fn deadline(&self) -> Option<Mono> {
+///         None
+///     }
+/// }
+///
 /// let mut world = World::new(7);
-/// let server = world.node(|id, boot, disk| disk.restore(MyMachine::new(id, boot)).unwrap());
-/// let client = world.node(|id, boot, _| MyMachine::new(id, boot));
+/// let server = world.node(|_, _, _| Echo);
+/// let client = world.node(|_, _, _| Echo);
 /// world.listen(server, server.at(7000));
-/// world.command(client, MyCommand::Connect(server.at(7000)));
-/// world.run_for(Duration::from_secs(5));
+/// world.command(client, Target::tcp(server.at(7000)));
+/// world.settle();
+/// assert_eq!(world.events(server).iter().map(|(_, read)| read).sum::<usize>(), 5);
+///
 /// world.crash(server);
+/// world.run_for(Duration::from_secs(5));
+/// assert!(!world.is_up(server));
 /// ```
 pub struct World<M: Subject> {
     pub(crate) core: Core,
@@ -60,11 +96,8 @@ impl<M: Subject> World<M> {
     ///
     /// # Panics
     /// Past 65,536 nodes.
-    pub fn node(&mut self, build: impl FnMut(NodeId, u32, &mut Disk) -> M + 'static) -> NodeId {
-        let id = NodeId(u16::try_from(self.nodes.len()).expect("at most 65,536 nodes"));
-        self.nodes.push(Node { host: None, build: Box::new(build), shell: Shell::new(id) });
-        self.start(id);
-        id
+    pub fn node(&mut self, mut build: impl FnMut(NodeId, u32, &mut Disk) -> M + 'static) -> NodeId {
+        self.add(Box::new(move |id, boot, disk| Inhabitant::Machine(build(id, boot, disk))))
     }
 
     /// Lets a node listen at an address: any, [`NodeId::at`] being its own. It listens again after each restart.
@@ -136,6 +169,7 @@ impl<M: Subject> World<M> {
             assert!(self.core.queue.next_at().is_some_and(|at| at <= end), "the world does not come to rest");
             self.advance();
         }
+        self.check_ids();
     }
 
     /// Does something at a time of the world, counted from its start; at once where that is over.
@@ -194,7 +228,10 @@ impl<M: Subject> World<M> {
     /// A node's machine; `None` where the node is down.
     #[must_use]
     pub fn machine(&self, node: NodeId) -> Option<&M> {
-        self.nodes[usize::from(node.0)].host.as_ref().map(|host| &host.machine().machine)
+        match &self.host(node)?.machine().inside {
+            Inhabitant::Machine(machine) => Some(machine),
+            Inhabitant::Visitor(_) => None,
+        }
     }
 
     /// A gauge of a node's host or machine.
@@ -299,11 +336,12 @@ impl<M: Subject + Durable> World<M> {
     pub fn compact(&mut self, node: NodeId) -> bool {
         let Node { host, shell, .. } = &mut self.nodes[usize::from(node.0)];
         let host = host.as_ref().expect("the node is up");
+        let Inhabitant::Machine(machine) = &host.machine().inside else { return false };
         if shell.log.busy {
             return false;
         }
         let mut snapshot = Vec::new();
-        host.machine().machine.snapshot(&mut snapshot);
+        machine.snapshot(&mut snapshot);
         self.core.trace.note(self.core.now, node, "snapshot", 0, &snapshot);
         let newest = shell.disk.newest();
         shell.disk.put_snapshot(newest, &snapshot).is_ok()

@@ -2,5 +2,15 @@
 
 extern crate alloc;
 
+pub mod client;
+pub mod disk;
 pub mod fleet;
 pub mod fuzz;
+pub mod peers;
+pub mod probe;
+pub mod rig;
+pub mod script;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+pub mod embedding {}

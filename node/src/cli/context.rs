@@ -1,18 +1,23 @@
 //! What every command works with: the home, the configuration, the output and the machine.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use relay_core::peer::pairing::PairingCode;
 use relay_core::text::PeerId;
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-use super::{Globals, Output, System, World};
+use super::{Globals, Output, System, World, log};
 use crate::config::{self, Config};
+use crate::control::Client;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::service::report::is_reachable;
+use crate::service::{Brief, Request, Setup};
 
 /// The surroundings of one command, after the global options were read.
 pub struct Context<'c> {
@@ -26,6 +31,9 @@ pub struct Context<'c> {
     pub stdin: &'c mut dyn Read,
     /// Whether that is a terminal.
     pub stdin_is_terminal: bool,
+    globals: Globals,
+    colour: bool,
+    runtime_dir: Option<OsString>,
     system: &'c mut dyn System,
 }
 
@@ -39,6 +47,7 @@ impl<'c> Context<'c> {
     pub(super) fn new(globals: &Globals, world: &'c mut World<'_>) -> Result<Self, Failure> {
         let home = Home::locate(globals.home.as_deref(), |name| world.var(name))?;
         let colour = world.colour(globals.color, world.terminals.stderr);
+        let runtime_dir = world.var("XDG_RUNTIME_DIR").map(ToOwned::to_owned);
         let mut out =
             Output::new(globals, world.terminals.stdout, colour, &mut *world.stdout, &mut *world.stderr);
         out.detail(1, &format!("home: {}", home.dir().display()));
@@ -48,6 +57,9 @@ impl<'c> Context<'c> {
             out,
             stdin: &mut *world.stdin,
             stdin_is_terminal: world.terminals.stdin,
+            globals: globals.clone(),
+            colour,
+            runtime_dir,
             system: &mut *world.system,
         })
     }
@@ -87,6 +99,68 @@ impl<'c> Context<'c> {
         Ok(PairingCode::from_bytes(*bytes))
     }
 
+    /// What a node of this home is started with.
+    ///
+    /// # Errors
+    /// There is no identity and none can be made, or the machine gives no random bytes.
+    pub fn setup(
+        &mut self,
+        config: Config,
+        listen: Vec<SocketAddr>,
+        dial_known: bool,
+    ) -> Result<Setup, Failure> {
+        let id = self.identity()?;
+        let mut seed = Zeroizing::new([0; 32]);
+        self.random(&mut *seed)?;
+        let runtime_dir = self.runtime_dir.clone();
+        Ok(Setup { home: self.home.clone(), id, config, listen, dial_known, runtime_dir, seed })
+    }
+
+    /// Starts the log of a service.
+    pub(super) fn log(&self, config: &Config) {
+        log::start(&self.globals, config, self.colour);
+    }
+
+    /// The node that runs in this home, where one does.
+    ///
+    /// # Errors
+    /// There is a control socket that cannot be used.
+    pub fn serve(&self) -> Result<Option<Client>, Failure> {
+        Client::find(&self.home)
+    }
+
+    /// Asks the node that runs in this home; else one that is started for this question alone.
+    ///
+    /// # Errors
+    /// What the node refused.
+    pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Failure> {
+        let answer = match self.serve()? {
+            Some(mut serve) => {
+                self.out.detail(1, "through the relay serve that runs here");
+                serve.ask(request)?
+            }
+            None => {
+                let config = self.config()?;
+                let setup = self.setup(config, Vec::new(), false)?;
+                Brief::start(setup)?.ask(request.clone())?
+            }
+        };
+        serde_json::from_str(answer.get()).map_err(|_| {
+            Failure::refused("the relay serve that runs here answered something else", "Restart relay serve.")
+        })
+    }
+
+    /// Has the node that runs in this home, where one does, read the key files again before anything is said.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn keys_changed(&mut self) -> Result<(), Failure> {
+        match self.serve()? {
+            Some(mut serve) => serve.ask(&Request::Reload).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// The wall clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
@@ -115,12 +189,4 @@ impl<'c> Context<'c> {
             Failure::refused(format!("this machine gives no random bytes: {error}"), "Try again.")
         })
     }
-}
-
-fn is_reachable(ip: IpAddr) -> bool {
-    let link_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    !(link_local || ip.is_loopback() || ip.is_multicast() || ip.is_unspecified())
 }

@@ -8,8 +8,9 @@ use relay_core::text::PeerId;
 use serde::Serialize;
 
 use super::{Context, pairing};
-use crate::config::{Config, reachable_address};
+use crate::config::reachable_address;
 use crate::failure::Failure;
+use crate::service::{Request, Status};
 
 /// Invite one other machine: a link or code with this node's address and a new key
 ///
@@ -66,7 +67,7 @@ impl Invite {
         if addr.ip().is_loopback() {
             context
                 .out
-                .warn(&format!("{addr} is reached from this machine alone; --addr names another address"));
+                .warn(&format!("{addr} is reached from this machine alone; relay serve --listen 0.0.0.0:9847 takes others, and --addr names another address"));
         }
         let out = &mut context.out;
         if out.is_json() {
@@ -94,14 +95,23 @@ fn own_address(context: &mut Context<'_>) -> Result<SocketAddr, Failure> {
     if let Some(addr) = config.advertise.first() {
         return Ok(*addr);
     }
+    // Where a node runs, what it listens on counts: it may have been told on its command line.
+    let listen = match context.serve()? {
+        Some(mut serve) => {
+            let status = serve.ask(&Request::Status)?;
+            let status: Option<Status> = serde_json::from_str(status.get()).ok();
+            status.map(|status| status.listen).filter(|listen| !listen.is_empty()).unwrap_or(config.listen)
+        }
+        None => config.listen,
+    };
     let interfaces = context.reachable_addresses()?;
-    choose(&config, &interfaces).ok_or_else(|| {
+    choose(&listen, &interfaces).ok_or_else(|| {
         no_address("this machine has no address to invite to: nothing but loopback, or port 0, is configured")
     })
 }
 
-fn choose(config: &Config, interfaces: &[IpAddr]) -> Option<SocketAddr> {
-    let listen = || config.listen.iter().copied().filter(|addr| addr.port() != 0);
+fn choose(listen: &[SocketAddr], interfaces: &[IpAddr]) -> Option<SocketAddr> {
+    let listen = || listen.iter().copied().filter(|addr| addr.port() != 0);
     let specific = listen().find(|addr| !addr.ip().is_unspecified() && !addr.ip().is_loopback());
     let covered = || {
         listen().filter(|addr| addr.ip().is_unspecified()).find_map(|addr| {
@@ -121,11 +131,12 @@ fn no_address(why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     fn chosen(listen: &str, interfaces: &[&str]) -> Option<String> {
         let config = Config::parse(&format!("listen = {listen}")).unwrap();
         let interfaces: Vec<_> = interfaces.iter().map(|ip| ip.parse().unwrap()).collect();
-        choose(&config, &interfaces).map(|addr| addr.to_string())
+        choose(&config.listen, &interfaces).map(|addr| addr.to_string())
     }
 
     #[test]

@@ -5,14 +5,20 @@
 //! `dispatch`, and its name in `help::GROUPS`.
 
 mod config;
+mod connect;
 mod context;
 mod help;
 mod identity;
 mod invite;
+mod join;
+mod live;
+mod log;
 mod output;
 mod pairing;
 mod peers;
 mod secret;
+mod send;
+mod serve;
 mod world;
 
 use std::ffi::OsString;
@@ -80,18 +86,28 @@ pub enum When {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Serve),
     Identity(identity::Identity),
     #[command(subcommand)]
     Config(config::Config),
     Pair(pairing::Pair),
     Accept(pairing::Accept),
     Invite(invite::Invite),
+    Join(join::Join),
+    Connect(connect::Connect),
+    Ping(send::Ping),
+    Send(send::Send),
     #[command(subcommand)]
     Peers(peers::Peers),
 }
 
 fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> {
     match command {
+        Command::Serve(command) => command.run(context),
+        Command::Connect(command) => command.run(context),
+        Command::Join(command) => command.run(context),
+        Command::Ping(command) => command.run(context),
+        Command::Send(command) => command.run(context),
         Command::Identity(command) => command.run(context),
         Command::Config(command) => command.run(context),
         Command::Pair(command) => command.run(context),

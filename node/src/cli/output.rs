@@ -5,11 +5,11 @@
 
 use std::io::{self, Write};
 
-use relay_core::time::Wall;
 use serde::Serialize;
 
 use super::Globals;
 use crate::failure::Failure;
+use crate::service::Line;
 
 /// The two streams of one command.
 pub struct Output<'o> {
@@ -50,6 +50,19 @@ impl<'o> Output<'o> {
         self.json
     }
 
+    /// Whether the answer goes to a terminal, so that tables are aligned.
+    #[must_use]
+    pub const fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
+    /// Empties the terminal, for what is drawn again.
+    pub fn clear(&mut self) {
+        if self.broken.is_none() {
+            self.broken = self.stdout.write_all(b"\x1b[H\x1b[2J").err();
+        }
+    }
+
     /// Whether anybody still reads the answer.
     #[must_use]
     pub const fn is_open(&self) -> bool {
@@ -65,6 +78,15 @@ impl<'o> Output<'o> {
     /// Answers with one line of text.
     pub fn line(&mut self, text: &str) {
         self.raw(&clean(text));
+    }
+
+    /// Answers with something that happened.
+    pub fn event(&mut self, line: &Line) {
+        if self.json {
+            self.object(line);
+        } else {
+            self.line(&line.what.to_string());
+        }
     }
 
     /// Answers with text that has lines of its own.
@@ -153,14 +175,6 @@ impl<'o> Output<'o> {
         // With stderr gone there is nobody to tell.
         let _ = writeln!(self.stderr, "{line}");
     }
-}
-
-/// A time as every command shows it: RFC 3339, UTC, milliseconds. `None` beyond the calendar's end.
-#[must_use]
-pub(super) fn time(at: Wall) -> Option<String> {
-    let millis = i64::try_from(at.as_millis()).ok()?;
-    let at = jiff::Timestamp::from_millisecond(millis).ok()?;
-    Some(at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// A line without control characters, so that no stored text can move the cursor or break a table.

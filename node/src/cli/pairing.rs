@@ -86,6 +86,7 @@ impl Accept {
             ));
         }
         let replaced = keys.add(&self.peer, &key)?;
+        context.keys_changed()?;
         if context.out.is_json() {
             context.out.object(&Accepted { id: &id, peer: &self.peer, replaced });
         } else {
@@ -104,6 +105,7 @@ pub(super) fn open(code: &PairingCode, context: &mut Context<'_>) -> Result<(), 
     // An unreadable one is replaced as well.
     let earlier = !matches!(keys.pending(), Ok(Stored::Absent));
     keys.set_pending(&code.key())?;
+    context.keys_changed()?;
     if earlier {
         context.out.talk("The earlier code or invite, which nobody used, no longer works.");
     }

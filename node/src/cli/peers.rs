@@ -9,31 +9,42 @@ use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use serde::Serialize;
 
-use super::output::time;
+use super::live::{self, Item};
 use super::{Context, secret};
+use crate::clock::rfc3339;
 use crate::config::reachable_address;
 use crate::failure::Failure;
 use crate::home::peer_id;
-use crate::keys::{Peer, Stored};
+use crate::keys::Peer;
+use crate::service::{self, Live, Request};
 
 /// List, add, show and forget paired peers
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  relay peers list")]
 pub(super) enum Peers {
     /// List the peers that have a key here
-    #[command(after_help = "Example:\n  relay peers list --json")]
-    List,
+    ///
+    /// Where relay serve runs in this home, also how each link stands.
+    #[command(after_help = "Example:\n  relay peers list --watch")]
+    List {
+        /// Show it again whenever something changes
+        #[arg(long)]
+        watch: bool,
+    },
     Add(Add),
-    /// Show one peer and every address known of it
+    /// Show one peer: its addresses and, where relay serve runs in this home, its link and what it says of itself
     #[command(after_help = "Example:\n  relay peers show build-2-1a2b3c4d")]
     Show {
         /// The peer's id
         #[arg(value_parser = peer_id)]
         id: PeerId,
+        /// Show it again whenever something changes
+        #[arg(long)]
+        watch: bool,
     },
     /// Forget a peer: its key, its addresses and all else kept about it
     ///
-    /// A service that runs in this home keeps an open link to it until that link ends; it cannot come back.
+    /// A link with it is closed at once, and it cannot come back until it is paired again.
     #[command(after_help = "Example:\n  relay peers forget build-2-1a2b3c4d")]
     Forget {
         /// The peer's id
@@ -88,6 +99,8 @@ struct PeerAnswer<'a> {
     addr: Option<&'a str>,
     last_seen: Option<String>,
     addrs: Vec<AddressAnswer<'a>>,
+    /// How it stands with the node that runs here; null where none does.
+    live: Option<&'a Live>,
 }
 
 #[derive(Serialize)]
@@ -117,34 +130,104 @@ struct Pruned<'a> {
 impl Peers {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         match self {
-            Self::List => list(context),
+            Self::List { watch: false } => list(context),
+            Self::List { watch: true } => {
+                live::watch(&HEADING, context, |context| Ok(items(&found(context)?.peers)))
+            }
             Self::Add(add) => add.run(context),
-            Self::Show { id } => show(id, context),
+            Self::Show { id, watch: false } => show(&id, context),
+            Self::Show { id, watch: true } => live::watch(&HEADING, context, |context| {
+                let mut peers = found(context)?.peers;
+                peers.retain(|known| known.peer.id == id);
+                if peers.is_empty() { Err(unknown(&id)) } else { Ok(items(&peers)) }
+            }),
             Self::Forget { id } => forget(&id, context),
             Self::Prune { dry_run } => prune(dry_run, context),
         }
     }
 }
 
-fn list(context: &mut Context<'_>) -> Result<(), Failure> {
+const HEADING: [&str; 5] = ["PEER", "STATE", "LINK", "ADDRESS", "LAST SEEN"];
+
+/// A peer, from its files and from the node that runs here.
+struct Known {
+    peer: Peer,
+    live: Option<Live>,
+}
+
+struct Found {
+    peers: Vec<Known>,
+    warnings: Vec<String>,
+}
+
+/// Every peer with a key file, and every one that the running node has a link with all the same.
+fn found(context: &Context<'_>) -> Result<Found, Failure> {
     let listing = context.home.keys().list()?;
+    let mut lives: Vec<Live> = match context.serve()? {
+        Some(mut serve) => {
+            let answer = serve.ask(&Request::Peers)?;
+            serde_json::from_str(answer.get()).map_err(|_| {
+                Failure::refused(
+                    "the relay serve that runs here answered something else",
+                    "Restart relay serve.",
+                )
+            })?
+        }
+        None => Vec::new(),
+    };
+    let mut live = |id: &PeerId| {
+        let at = lives.iter().position(|live| live.id == id.as_str())?;
+        Some(lives.swap_remove(at))
+    };
+    let mut peers: Vec<_> =
+        listing.peers.into_iter().map(|peer| Known { live: live(&peer.id), peer }).collect();
+    for live in lives.into_iter().filter(|live| live.link.is_some()) {
+        if let Some(id) = PeerId::parse(&live.id) {
+            let peer = Peer { id, paired: false, meta: crate::keys::Meta::default() };
+            peers.push(Known { peer, live: Some(live) });
+        }
+    }
+    peers.sort_by(|one, two| one.peer.id.cmp(&two.peer.id));
+    Ok(Found { peers, warnings: listing.warnings })
+}
+
+fn items(peers: &[Known]) -> Vec<Item> {
+    let item = |known: &Known| {
+        let live = known.live.as_ref();
+        let changes =
+            (known.peer.paired, live.map(|live| (&live.link, live.dialling, live.retry_in.is_some())));
+        let said =
+            live.map(|live| (&live.listen_addrs, live.capabilities.as_ref().map(|raw| raw.get().len())));
+        Item {
+            id: known.peer.id.to_string(),
+            row: row(known),
+            changes: format!("{changes:?} {said:?} {:?}", known.peer.meta.candidates()),
+            object: serde_json::to_value(answer(known)).unwrap_or_default(),
+        }
+    };
+    peers.iter().map(item).collect()
+}
+
+fn row(known: &Known) -> Vec<String> {
+    let answer = answer(known);
+    let state = if known.peer.paired { "paired" } else { "unpaired" };
+    let link = known.live.as_ref().map_or_else(|| "-".to_owned(), Live::state);
+    let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
+    vec![known.peer.id.to_string(), state.to_owned(), link, answer.addr.unwrap_or("-").to_owned(), seen]
+}
+
+fn list(context: &mut Context<'_>) -> Result<(), Failure> {
+    let Found { peers, warnings } = found(context)?;
     let out = &mut context.out;
-    for warning in &listing.warnings {
+    for warning in &warnings {
         out.warn(warning);
     }
     if out.is_json() {
-        listing.peers.iter().for_each(|peer| out.object(&answer(peer)));
-    } else if listing.peers.is_empty() {
+        peers.iter().for_each(|known| out.object(&answer(known)));
+    } else if peers.is_empty() {
         out.talk("No peer is paired yet. Pair one: relay invite (here), relay join LINK (there).");
     } else {
-        let row = |peer: &Peer| {
-            let answer = answer(peer);
-            let state = if peer.paired { "paired" } else { "unpaired" };
-            let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
-            vec![peer.id.to_string(), state.to_owned(), answer.addr.unwrap_or("-").to_owned(), seen]
-        };
-        let rows = listing.peers.iter().map(row).collect();
-        out.table(&["PEER", "STATE", "ADDRESS", "LAST SEEN"], rows);
+        out.table(&HEADING, peers.iter().map(row).collect());
     }
     Ok(())
 }
@@ -179,6 +262,7 @@ impl Add {
         if let Some(addr) = self.addr {
             keys.prefer(&self.id, addr)?;
         }
+        context.keys_changed()?;
         if context.out.is_json() {
             context.out.object(&Added { id: &self.id, replaced });
         } else {
@@ -191,42 +275,59 @@ impl Add {
     }
 }
 
-fn show(id: PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
-    let keys = context.home.keys();
-    let paired = match keys.key(&id)? {
-        Stored::Paired(_) => true,
-        Stored::Broken(why) => {
-            context.out.warn(&format!("{why}; {id} counts as unpaired"));
-            false
-        }
-        Stored::Absent => return Err(unknown(&id)),
-    };
-    let (meta, warning) = keys.meta(&id);
+fn show(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
+    let Found { peers, warnings } = found(context)?;
+    let known = peers.into_iter().find(|known| known.peer.id == *id).ok_or_else(|| unknown(id))?;
     let out = &mut context.out;
-    warning.into_iter().for_each(|warning| out.warn(&warning));
-    let peer = Peer { id, paired, meta };
-    let answer = answer(&peer);
+    let about = |warning: &&String| warning.contains(&format!("{id}."));
+    warnings.iter().filter(about).for_each(|warning| out.warn(warning));
+    let answer = answer(&known);
     if out.is_json() {
         out.object(&answer);
         return Ok(());
     }
-    let mut facts =
-        vec![("id", peer.id.to_string()), ("state", if paired { "paired" } else { "unpaired" }.to_owned())];
+    let paired = if known.peer.paired { "paired" } else { "unpaired" };
+    let mut facts = vec![("id", id.to_string()), ("state", paired.to_owned())];
     for address in answer.addrs {
         let seen =
             address.last_seen.map_or_else(|| "never seen there".to_owned(), |at| format!("last seen {at}"));
         facts.push(("address", format!("{} ({seen})", address.addr)));
+    }
+    if let Some(live) = &known.live {
+        facts.extend(live_facts(live));
     }
     let facts: Vec<_> = facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
     out.facts(&facts);
     Ok(())
 }
 
-fn forget(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
-    let removed = context.home.keys().forget(id)?;
-    if removed.is_empty() {
-        return Err(unknown(id));
+/// What the running node knows of a peer.
+fn live_facts(live: &Live) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("link", live.state())];
+    if let Some(link) = &live.link {
+        facts.push(("features", format!("{} {}", link.framing, link.features.join(" "))));
+        facts.extend(link.addr.map(|addr| ("over", addr.to_string())));
     }
+    facts.extend(live.heartbeat_age.map(|age| ("heartbeat", format!("{age:.0} s ago"))));
+    let said = |raw: &Option<Box<serde_json::value::RawValue>>| raw.as_ref().map(|raw| raw.get().to_owned());
+    facts.extend(said(&live.capabilities).map(|text| ("capabilities", text)));
+    facts.extend(live.listen_addrs.iter().map(|addr| ("listens", addr.to_string())));
+    facts.extend(said(&live.headroom).map(|text| ("headroom", text)));
+    facts
+}
+
+/// Through the node that runs here, so that its link ends and it brings no file back; else the files alone.
+fn forget(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
+    let removed = match context.serve()? {
+        Some(_) => context.ask::<service::Forgotten>(&Request::Forget { peer: id.clone() })?.removed,
+        None => {
+            let removed = context.home.keys().forget(id)?;
+            if removed.is_empty() {
+                return Err(unknown(id));
+            }
+            removed
+        }
+    };
     if context.out.is_json() {
         context.out.object(&Forgotten { id, removed: &removed });
     } else {
@@ -250,8 +351,9 @@ fn prune(dry_run: bool, context: &mut Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn answer(peer: &Peer) -> PeerAnswer<'_> {
-    let seen = |millis| if millis == 0 { None } else { time(Wall::from_millis(millis)) };
+fn answer(known: &Known) -> PeerAnswer<'_> {
+    let peer = &known.peer;
+    let seen = |millis| if millis == 0 { None } else { rfc3339(Wall::from_millis(millis)) };
     let addrs: Vec<_> = peer
         .meta
         .addrs
@@ -262,8 +364,9 @@ fn answer(peer: &Peer) -> PeerAnswer<'_> {
         id: &peer.id,
         paired: peer.paired,
         addr: addrs.first().map(|a| a.addr),
-        last_seen: peer.meta.last_seen().and_then(time),
+        last_seen: peer.meta.last_seen().and_then(rfc3339),
         addrs,
+        live: known.live.as_ref(),
     }
 }
 

@@ -131,7 +131,11 @@ fn the_version_names_the_protocol() {
 
 #[test]
 fn an_invite_takes_the_first_ipv4_address_that_others_can_reach() {
-    let ran = Setting::new().run(&["invite"]);
+    let setting = Setting::new();
+    let home = setting.dir.path().join("home");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("config.toml"), "listen = \"0.0.0.0:9847\"").unwrap();
+    let ran = setting.run(&["invite"]);
     let rows: Vec<_> = ran.out.lines().map(|line| line.split('\t').collect::<Vec<_>>()).collect();
     assert_eq!(rows[0], ["link", "cctl://test-abababab@10.0.0.7:9847/k/abababababababab"]);
     assert_eq!(rows[1][0], "code");
@@ -143,10 +147,9 @@ fn tables_are_aligned_on_a_terminal_and_tabbed_without() {
     let mut setting = Setting::new();
     setting.run(&["peers", "add", "a", "--key", &"0".repeat(64)]);
     setting.run(&["peers", "add", "bcd", "--key", &"0".repeat(64), "--addr", "10.0.0.1:1"]);
-    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t-\nbcd\tpaired\t10.0.0.1:1\t-\n");
+    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t-\t-\nbcd\tpaired\t-\t10.0.0.1:1\t-\n");
     setting.terminals.stdout = true;
-    let table =
-        "PEER  STATE   ADDRESS     LAST SEEN\na     paired  -           -\nbcd   paired  10.0.0.1:1  -\n";
+    let table = "PEER  STATE   LINK  ADDRESS     LAST SEEN\na     paired  -     -           -\nbcd   paired  -     10.0.0.1:1  -\n";
     assert_eq!(setting.run(&["peers", "list"]).out, table);
 }
 

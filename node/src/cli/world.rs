@@ -112,6 +112,6 @@ impl System for ThisSystem {
     }
 
     fn addresses(&self) -> io::Result<Addresses> {
-        Ok(if_addrs::get_if_addrs()?.into_iter().map(|interface| interface.ip()).collect())
+        crate::service::report::interfaces()
     }
 }

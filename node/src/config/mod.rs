@@ -39,8 +39,9 @@ pub struct KeyDoc {
 pub const KEYS: [KeyDoc; 8] = [
     KeyDoc {
         name: "listen",
-        doc: "Where to listen for peers: one IP:PORT or a list. Port 0 takes a free one.",
-        example: "\"0.0.0.0:9847\"",
+        doc: "Where to listen for peers: one IP:PORT or a list. Port 0 takes a free one. Protocol version 1 is not\n\
+              encrypted, so listen on other addresses than this machine's own in a network that you trust alone.",
+        example: "\"127.0.0.1:9847\"",
     },
     KeyDoc {
         name: "advertise",
@@ -130,7 +131,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))],
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
             advertise: Vec::new(),
             runtime: Runtime::Smol,
             heartbeat: Duration::from_secs(30),

@@ -80,6 +80,12 @@ impl Keys {
         Self { dir: dir.into() }
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// What is stored under a peer's id.
     ///
     /// # Errors
@@ -332,7 +338,9 @@ fn read_key(path: &Path) -> Result<Stored, Failure> {
         Ok(Some(text)) => {
             Ok(Key::from_hex(&text).map_or_else(|| broken("not 64 hex digits"), Stored::Paired))
         }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(broken(&error.to_string())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge) => {
+            Ok(broken(&error.to_string()))
+        }
         Err(error) => Err(Failure::io("read", path, &error)),
     }
 }

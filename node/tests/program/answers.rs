@@ -113,8 +113,8 @@ fn peers_are_added_listed_shown_and_forgotten() {
     assert_eq!(
         list,
         [
-            json!({"id": "a", "paired": true, "addr": "10.0.0.1:9847", "last_seen": null, "addrs": addr("10.0.0.1:9847", json!(null))}),
-            json!({"id": "b", "paired": true, "addr": "10.0.0.2:9847", "last_seen": seen, "addrs": addr("10.0.0.2:9847", json!(seen))}),
+            json!({"id": "a", "paired": true, "addr": "10.0.0.1:9847", "last_seen": null, "addrs": addr("10.0.0.1:9847", json!(null)), "live": null}),
+            json!({"id": "b", "paired": true, "addr": "10.0.0.2:9847", "last_seen": seen, "addrs": addr("10.0.0.2:9847", json!(seen)), "live": null}),
         ]
     );
     assert_eq!(home.json(&["peers", "show", "b"])[0], list[1]);

@@ -2,5 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod answers;
+mod control;
+mod ends;
 mod files;
+mod links;
+mod running;
+mod secrets;
 mod support;

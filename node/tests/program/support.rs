@@ -11,6 +11,7 @@ use serde_json::Value;
 /// A temporary folder with a home in it; the home does not exist until a command makes it.
 pub(crate) struct Home {
     pub(crate) dir: tempfile::TempDir,
+    name: String,
 }
 
 /// What a run gave back.
@@ -22,11 +23,15 @@ pub(crate) struct Ran {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self::named("home")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), name: name.to_owned() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join("home").join(name)
+        self.dir.path().join(&self.name).join(name)
     }
 
     /// The program with nothing of this process's environment.

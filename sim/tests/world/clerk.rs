@@ -115,15 +115,18 @@ impl Machine for Clerk {
             }
             Input::Bytes { conn, data } => {
                 self.line.extend_from_slice(data);
-                while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+                let whole = data.contains(&b'\n');
+                while whole && let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
                     let line = String::from_utf8_lossy(&self.line[..end]).into_owned();
                     self.line.drain(..=end);
                     if let Some(text) = line.strip_prefix("ask ") {
                         self.newest = out.record(|buf| buf.extend_from_slice(text.as_bytes()));
                         self.records.push(text.to_owned());
                         self.reply(conn, out);
+                        out.event_free(Heard::Text("ask".to_owned()));
+                    } else {
+                        out.event_free(Heard::Text(line));
                     }
-                    out.event_free(Heard::Text(line));
                 }
             }
             Input::Eof { .. } => out.event_free(Heard::Eof),

@@ -5,7 +5,7 @@ use core::time::Duration;
 use relay_core::action::{Action, Contents, FilePath};
 use relay_core::journal::Seq;
 use relay_core::machine::{Refused, Target};
-use relay_sim::{DiskFault, NodeId, World};
+use relay_sim::{DiskFault, NodeId, Splits, World};
 
 use crate::clerk::{Clerk, Do, Heard, Reader, count, texts};
 
@@ -150,4 +150,27 @@ fn a_reply_leaves_behind_its_record() {
 #[should_panic(expected = "rule broken: durable before visible")]
 fn a_reply_that_overtakes_its_record_is_caught() {
     asks(true);
+}
+
+#[test]
+fn a_slow_disk_congests_its_node_and_loses_nothing() {
+    let mut world = World::new(1);
+    let server = world.node(|_, _, disk| Clerk::of(disk));
+    world.witness(Reader);
+    world.listen(server, server.at(1));
+    world.splits(Splits::Whole);
+    let second = Duration::from_secs(1);
+    world.sync_time(second..=second);
+    let stranger = world.stranger(server.at(1));
+    // Each asks for a record of a MiB: the journal is given sixteen, and then no more is read.
+    let ask = format!("ask {}\n", "x".repeat(1 << 20));
+    for _ in 0..20 {
+        world.say(stranger, &ask);
+    }
+    world.run_for(Duration::from_millis(900));
+    let recorded = |world: &World<Clerk>| world.machine(server).map_or(0, |clerk| clerk.records.len());
+    assert!((16..=18).contains(&recorded(&world)), "{}", recorded(&world));
+    world.run_for(100 * second);
+    assert_eq!(recorded(&world), 20);
+    assert!(world.heard(stranger).ends_with(b"rests on 20\n"));
 }

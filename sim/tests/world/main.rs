@@ -2,5 +2,8 @@
 
 mod clerk;
 mod durability;
+mod faults;
 mod network;
+mod repeats;
+mod strangers;
 mod time;

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use super::one_shot::PER_PEER;
 use super::state::{Admitting, Greeted, State, Storing, Waiting};
 use super::{HANDSHAKE_TIME, Node, Out};
 use crate::action::{Action, Contents, FilePath};
@@ -113,10 +114,17 @@ impl Node {
         out: &mut Out,
     ) {
         let lasting = !handshake.transient;
-        if lasting && self.links >= self.settings.max_links && self.book.get(peer).link.is_none() {
-            self.set_state(conn, State::Closing);
-            let id = Some(self.book.get(peer).id.clone());
-            self.refuse(now, conn, address, id, HandshakeFailure::TooManyLinks, out);
+        let known = self.book.get(peer);
+        let one_shots = known.heard.as_ref().map_or(0, |heard| heard.one_shots);
+        let full = if lasting {
+            (self.links >= self.settings.max_links && known.link.is_none())
+                .then_some(HandshakeFailure::TooManyLinks)
+        } else {
+            (one_shots >= PER_PEER).then_some(HandshakeFailure::Full)
+        };
+        if let Some(reason) = full {
+            let id = Some(known.id.clone());
+            self.refuse(now, conn, address, id, reason, out);
             return;
         }
         self.counts.handshakes += 1;
@@ -142,7 +150,7 @@ impl Node {
         if lasting {
             let _ = self.establish(now, conn, agreed, out);
         } else {
-            self.inbound(now, conn, &agreed, out);
+            self.inbound(now, conn, &agreed);
         }
     }
 

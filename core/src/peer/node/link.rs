@@ -130,6 +130,8 @@ impl Node {
         }
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(false, now.mono);
+            // The rest of a frame cannot come while nobody reads.
+            link.partial_since = None;
             out.pause(conn);
         }
     }
@@ -137,8 +139,7 @@ impl Node {
     pub(super) fn drained(&mut self, now: Now, conn: ConnId) {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(true, now.mono);
-            // Nor was it the peer's delay that what it began did not become whole.
-            link.partial_since = link.partial_since.map(|_| now.mono);
+            link.partial_since = link.cutter.is_partial().then_some(now.mono);
         }
         self.arm(conn);
     }
@@ -146,6 +147,11 @@ impl Node {
     pub(super) fn link_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let own = self.settings.heartbeat;
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
+        if out.is_congested() {
+            // Nobody is read just now, so nobody can be heard.
+            link.life.frame(now.mono);
+            link.partial_since = link.partial_since.map(|_| now.mono);
+        }
         let is_due = |due: Option<crate::time::Mono>| due.is_some_and(|due| due <= now.mono);
         if is_due(link.life.deadline(own)) {
             self.end_link(now, conn, DownReason::Silent, Close::Abort, out);

@@ -290,7 +290,7 @@ impl Node {
         match self.state_mut(conn) {
             Some(State::Link(link)) => {
                 let since = link.partial_since.unwrap_or(now.mono);
-                link.partial_since = partial.then_some(since);
+                link.partial_since = (partial && link.life.is_read()).then_some(since);
             }
             Some(State::Greeted(greeted)) => {
                 let before = mem::replace(&mut greeted.buffered, buffered);
@@ -394,12 +394,16 @@ impl Node {
     fn know(&mut self, record: PeerRecord) -> PeerIndex {
         let index = self.book.enter(&record.id);
         let peer = self.book.get_mut(index);
-        if record.key.is_some() {
+        let mut news = false;
+        if record.key.is_some() && record.key != peer.key {
             peer.key = record.key;
+            news = true;
         }
         let known = mem::replace(&mut peer.addresses, record.addresses);
+        news |= peer.addresses.iter().any(|new| !known.contains(new.address));
         peer.addresses.append(&known);
-        if self.settings.dial_known {
+        // What is known already does not hurry a dial that waits its turn.
+        if news && self.settings.dial_known {
             self.dial_soon(index);
         }
         index

@@ -60,15 +60,8 @@ impl Inbound {
 
 /// A peer's.
 impl Node {
-    pub(super) fn inbound(&mut self, now: Now, conn: ConnId, agreed: &Agreed, out: &mut Out) {
-        let heard = self.book.get_mut(agreed.peer).heard();
-        if heard.one_shots >= PER_PEER {
-            self.counts.connections_refused += 1;
-            self.set_state(conn, State::Closing);
-            out.close(conn, Close::Flush);
-            return;
-        }
-        heard.one_shots += 1;
+    pub(super) fn inbound(&mut self, now: Now, conn: ConnId, agreed: &Agreed) {
+        self.book.get_mut(agreed.peer).heard().one_shots += 1;
         self.one_shots += 1;
         let inbound = Inbound {
             peer: agreed.peer,
@@ -117,7 +110,10 @@ impl Node {
         let State::Inbound(inbound) = self.take_state(conn) else { return };
         self.book.get_mut(inbound.peer).heard().one_shots -= 1;
         self.one_shots -= 1;
-        out.close(conn, how);
+        // An orderly end tells the peer that all it sent was taken. Before its own end that is not known, so it sees a
+        // reset, unless answers are still to reach it.
+        let early = !inbound.eof && out.unsent(conn) == 0;
+        out.close(conn, if early { Close::Abort } else { how });
     }
 }
 

@@ -1,0 +1,117 @@
+//! `relay connect`: a lasting link with a peer at an address.
+
+use core::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use relay_core::text::PeerId;
+use serde::Serialize;
+
+use super::Context;
+use super::serve::{Engine, follow};
+use crate::config::reachable_address;
+use crate::failure::{Exit, Failure};
+use crate::home::peer_id;
+use crate::keys::Peer;
+use crate::service::{Connected, Request, Service};
+
+/// Keep a link with the peer at an address
+///
+/// Where relay serve runs in this home it is asked to keep the link, also after a loss. Otherwise this command is the
+/// node: it dials, says what happens, dials again when the link is lost, and runs until it is interrupted.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  relay connect 192.168.1.20:9847")]
+pub(super) struct Connect {
+    /// Where the peer listens
+    #[arg(value_name = "ADDR", value_parser = reachable_address)]
+    addr: SocketAddr,
+    /// Who is expected there [default: the only peer met there, else the only one paired]
+    #[arg(long, value_name = "ID", value_parser = peer_id)]
+    peer: Option<PeerId>,
+    #[command(flatten)]
+    engine: Engine,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    peer: &'a str,
+    addr: SocketAddr,
+}
+
+impl Connect {
+    pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
+        let peer = match self.peer {
+            Some(peer) => Some(peer),
+            None => expected(self.addr, context)?,
+        };
+        let again = peer.is_some();
+        let request = Request::Connect { addr: self.addr, peer, invite: None, keep: true };
+        if context.serve()?.is_none() {
+            return stay(request, self.engine, "connect", context);
+        }
+        let Connected { peer, paired: _ } = context.ask(&request).map_err(|mut failure| {
+            if again && failure.exit == Exit::Unreachable {
+                failure.hint = format!("relay serve, which runs here, goes on trying. {}", failure.hint);
+            }
+            failure
+        })?;
+        if context.out.is_json() {
+            context.out.object(&Answer { peer: &peer, addr: self.addr });
+        } else {
+            context.out.line(&format!("linked with {peer} at {}", self.addr));
+            context.out.talk("relay serve, which runs here, keeps the link.");
+        }
+        Ok(())
+    }
+}
+
+/// Is the node itself: dials, and says what happens until it is stopped.
+pub(super) fn stay(
+    request: Request,
+    engine: Engine,
+    what: &str,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    let mut config = context.config()?;
+    engine.apply(&mut config);
+    context.log(&config);
+    let setup = context.setup(config, Vec::new(), false)?;
+    let service = Service::start(setup, what)?;
+    let failed = dial(&service, request)?;
+    follow(service, context)?;
+    // The thread that dialled has nothing to add: its node has ended.
+    failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+}
+
+/// Why the dial failed for good, where it did.
+type Failed = Arc<Mutex<Option<Failure>>>;
+
+/// Dials while the main thread says what happens. A peer that is known and cannot be reached is dialled again; any
+/// other failure ends the service.
+fn dial(service: &Service, request: Request) -> Result<Failed, Failure> {
+    let failed = Failed::default();
+    let again = matches!(&request, Request::Connect { peer: Some(_), invite: None, .. });
+    let (desk, stop, place) = (service.desk().clone(), service.stop(), Arc::clone(&failed));
+    let started = thread::Builder::new().name("relay-connect".into()).spawn(move || {
+        if let Err(failure) = desk.carry_out(request)
+            && !(again && failure.exit == Exit::Unreachable)
+            && stop.reason().is_none()
+        {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            stop.now("the dial failed");
+        }
+    });
+    started
+        .map_err(|error| Failure::refused(format!("a thread cannot be started: {error}"), "Try again."))?;
+    Ok(failed)
+}
+
+/// The peer that an address belongs to, where that is certain: the only one met there, else the only one paired.
+fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, Failure> {
+    let peers = context.home.keys().list()?.peers;
+    let paired = || peers.iter().filter(|peer| peer.paired);
+    let only = |mut found: Vec<&Peer>| found.pop().filter(|_| found.is_empty()).map(|peer| peer.id.clone());
+    let there = paired().filter(|peer| peer.meta.candidates().contains(&addr)).collect();
+    Ok(only(there).or_else(|| only(paired().collect())))
+}

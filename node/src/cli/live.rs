@@ -1,0 +1,64 @@
+//! A list that is shown again and again: redrawn on a terminal, else what changed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Context;
+use crate::failure::Failure;
+
+/// How long a change of what no event tells may take to be shown.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// One thing of the list: its name, its row, what of it counts as a change, and its JSON object.
+pub(super) struct Item {
+    pub(super) id: String,
+    pub(super) row: Vec<String>,
+    pub(super) changes: String,
+    pub(super) object: serde_json::Value,
+}
+
+/// Shows what `look` finds until the node that runs here ends or nobody reads any more.
+pub(super) fn watch(
+    heading: &[&str],
+    context: &mut Context<'_>,
+    mut look: impl FnMut(&mut Context<'_>) -> Result<Vec<Item>, Failure>,
+) -> Result<(), Failure> {
+    let Some(client) = context.serve()? else {
+        return Err(Failure::refused(
+            "relay serve is not running here, so nothing changes",
+            "Start it: relay serve. Or leave --watch out.",
+        ));
+    };
+    let mut events = client.watch()?;
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
+    while context.out.is_open() {
+        let items = look(context)?;
+        let gone: Vec<_> =
+            shown.keys().filter(|id| items.iter().all(|item| item.id != **id)).cloned().collect();
+        let out = &mut context.out;
+        if out.is_json() || !out.is_aligned() {
+            for item in items.iter().filter(|item| shown.get(&item.id) != Some(&item.changes)) {
+                if out.is_json() {
+                    out.object(&item.object)
+                } else {
+                    out.table(heading, vec![item.row.clone()])
+                }
+            }
+            for id in &gone {
+                if out.is_json() {
+                    out.object(&serde_json::json!({"id": id, "gone": true}))
+                } else {
+                    out.line(&format!("{id}\tgone"))
+                }
+            }
+        } else {
+            out.clear();
+            out.table(heading, items.iter().map(|item| item.row.clone()).collect());
+        }
+        shown = items.into_iter().map(|item| (item.id, item.changes)).collect();
+        events.next_within(LOOK_AGAIN)?;
+        // What comes at once is shown at once.
+        while events.next_within(Duration::from_millis(20))?.is_some() {}
+    }
+    Ok(())
+}

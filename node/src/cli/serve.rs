@@ -1,0 +1,108 @@
+//! `relay serve`: the node, until it is stopped.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::Context;
+use crate::config::{self, Runtime, listen_address};
+use crate::failure::Failure;
+use crate::service::{Service, signals};
+
+/// Run this node: take links from peers, dial those that are known and keep the links alive
+///
+/// It needs no configuration and makes its identity on first use. It runs until SIGINT or SIGTERM. Other relay
+/// commands in the same home find it and work through it.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  relay serve --listen 0.0.0.0:9847")]
+pub(super) struct Serve {
+    /// Where to listen, instead of the configured address; more than once for more. Port 0 takes a free one
+    /// [default: 127.0.0.1:9847]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
+    listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    engine: Engine,
+}
+
+/// How a node runs.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Engine {
+    /// The event loop [default: smol]
+    #[arg(long, value_enum)]
+    runtime: Option<Loop>,
+    /// Seconds between two heartbeats, 1 to 300 [default: 30]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u16).range(1..=300))]
+    heartbeat: Option<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Loop {
+    /// smol.
+    Smol,
+    /// mio.
+    Mio,
+}
+
+impl Engine {
+    /// Puts what the command line says over what the file says.
+    pub(super) fn apply(self, config: &mut config::Config) {
+        match self.runtime {
+            Some(Loop::Smol) => config.runtime = Runtime::Smol,
+            Some(Loop::Mio) => config.runtime = Runtime::Mio,
+            None => {}
+        }
+        if let Some(secs) = self.heartbeat {
+            config.heartbeat = Duration::from_secs(secs.into());
+        }
+    }
+}
+
+impl Serve {
+    pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
+        let mut config = context.config()?;
+        self.engine.apply(&mut config);
+        context.log(&config);
+        let listen = if self.listen.is_empty() { config.listen.clone() } else { self.listen };
+        for addr in listen.iter().filter(|addr| !addr.ip().is_loopback()) {
+            context.out.warn(&format!(
+                "{addr} can be reached from other machines, and protocol version 1 is not encrypted: \
+                 use it inside a network that you trust, or through a tunnel"
+            ));
+        }
+        let setup = context.setup(config, listen, true)?;
+        let limit = relay_runtime::raise_descriptor_limit();
+        context.out.detail(
+            1,
+            &match limit {
+                Some(limit) => format!("descriptors: at most {limit}"),
+                None => "descriptors: no limit".to_owned(),
+            },
+        );
+        let service = Service::start(setup, "serve")?;
+        follow(service, context)
+    }
+}
+
+/// Prints what a service tells until it ends.
+pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<(), Failure> {
+    let lines = service.take_lines();
+    let stop = service.stop();
+    signals::watch(stop.clone()).map_err(|error| {
+        stop.now("no signal handlers");
+        Failure::refused(format!("signals cannot be watched: {error}"), "Try again.")
+    })?;
+    for warning in service.warnings() {
+        context.out.warn(warning);
+    }
+    for line in service.listening() {
+        context.out.event(&line);
+    }
+    for line in lines {
+        context.out.event(&line);
+        if !context.out.is_open() {
+            stop.now("nobody reads its output");
+        }
+    }
+    service.join()
+}

@@ -1,0 +1,57 @@
+//! A node for one question: without listeners, lock or control socket, gone when it is dropped.
+
+use core::time::Duration;
+
+use relay_runtime::Events;
+use serde_json::value::RawValue;
+
+use super::engine::NodeHandle;
+use super::{Desk, Launched, Request, Setup, Status, launch};
+use crate::failure::Failure;
+
+/// How long a node that has answered may take to close its connections and write its files.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A node for one question.
+#[derive(Debug)]
+pub struct Brief {
+    desk: Desk,
+    handle: NodeHandle,
+}
+
+impl Brief {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The key files cannot be read, or the system refuses something.
+    pub fn start(mut setup: Setup) -> Result<Self, Failure> {
+        setup.listen.clear();
+        setup.dial_known = false;
+        let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
+        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[])?;
+        ignore(events);
+        let status = Status { id, listen: Vec::new(), runtime: runtime.to_owned(), pid: std::process::id() };
+        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, status), handle })
+    }
+
+    /// Asks it.
+    ///
+    /// # Errors
+    /// As for [`Desk::carry_out`].
+    pub fn ask(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        self.desk.carry_out(request)
+    }
+}
+
+impl Drop for Brief {
+    /// Waits until what it wrote is written: an answer that was given holds.
+    fn drop(&mut self) {
+        self.handle.shutdown(GRACE);
+        let _ = self.handle.join();
+    }
+}
+
+/// Nobody listens: the node drops what it tells once the queue is full, and counts it.
+fn ignore<T>(events: Events<T>) {
+    drop(events);
+}

@@ -1,0 +1,182 @@
+//! Carries requests out on a node: the one place where both a control client's and a command's own end up.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use relay_core::message::Kind;
+use relay_core::peer::{Answer, Command};
+use relay_core::text::PeerId;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::engine::NodeHandle;
+use super::explain;
+use super::records::Records;
+use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
+use crate::actor::Turn;
+use crate::failure::Failure;
+use crate::keys::Keys;
+
+/// The longest time for an answer that takes no dial.
+const AT_ONCE: Duration = Duration::from_secs(10);
+/// The longest time for dials: a node ends each by itself, after eight addresses at most.
+const DIALS: Duration = Duration::from_secs(240);
+/// The longest wait for a reply that can be asked for.
+pub(crate) const LONGEST_WAIT: u64 = 3600;
+
+/// A node, and the key files that go with it.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    handle: NodeHandle,
+    keys: Keys,
+    status: Status,
+    /// Held while files and node change together: the node's own writes wait, so that what was read before one of them
+    /// never undoes it.
+    turn: Turn,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Desk {
+    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, status: Status) -> Self {
+        Self { handle, keys, status, turn, stopped: Arc::default() }
+    }
+
+    /// Does it; the answer is a JSON value whose type [`Request`] names.
+    ///
+    /// # Errors
+    /// What the node or the system refused, as the command line shows it.
+    pub fn carry_out(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        tracing::debug!(cmd = request.name(), "asked");
+        match request {
+            Request::Status => json(&self.status),
+            Request::Peers => json(&self.peers()?),
+            Request::Reload => self.reload().and_then(|_| json(&serde_json::Map::new())),
+            Request::Forget { peer } => json(&self.forget(&peer)?),
+            Request::Connect { addr, peer, invite, keep } => {
+                let who = shown(peer.as_ref().map(AsRef::as_ref), Some(addr));
+                let invite = invite.map(|key| key.0);
+                let command = Command::Connect { address: addr, peer, invite, keep };
+                let answer = self.ask(&who, command, DIALS)?;
+                let Answer::Connected { peer, paired } = answer else { return Err(unexpected(&who)) };
+                json(&Connected { peer: peer.to_string(), paired })
+            }
+            Request::Send { peer, msg_type, payload, reply_within } => {
+                self.send(peer, &msg_type, payload, reply_within)
+            }
+            Request::Ping { peer } => {
+                let who = shown(Some(peer.as_str()), None);
+                let answer = self.ask(&who, Command::Ping { peer }, DIALS)?;
+                let Answer::Pong(time) = answer else { return Err(unexpected(&who)) };
+                json(&Pong { seconds: seconds_exact(time) })
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        peer: PeerId,
+        msg_type: &str,
+        payload: Box<RawValue>,
+        reply_within: Option<u64>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let who = shown(Some(peer.as_str()), None);
+        let kind = kind(msg_type)?;
+        let wait = reply_within.map(|secs| Duration::from_secs(secs.clamp(1, LONGEST_WAIT)));
+        let command = Command::Send { peer, kind, payload, reply_within: wait };
+        let answer = self.ask(&who, command, DIALS + wait.unwrap_or_default())?;
+        if let Answer::Sent { taken } = answer {
+            return json(&Sent { taken, reply: None });
+        }
+        let Answer::Replied(message) = answer else { return Err(unexpected(&who)) };
+        let (msg_type, id) = (message.kind.to_string(), message.id);
+        let reply = Reply { msg_type, id, payload: message.payload };
+        json(&Sent { taken: true, reply: Some(reply) })
+    }
+
+    /// Tells the node what the key files hold now, and returns what was odd about them.
+    ///
+    /// # Errors
+    /// They cannot be read, or the node does not answer.
+    pub fn reload(&self) -> Result<Vec<String>, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Records { peers, pending, warnings } = Records::read(&self.keys)?;
+        self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
+        Ok(warnings)
+    }
+
+    /// Whether the node still takes commands.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The node has ended.
+    pub(super) fn stopped(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    fn peers(&self) -> Result<Vec<Live>, Failure> {
+        let answer = self.ask("the node", Command::Peers, AT_ONCE)?;
+        let Answer::Peers(peers) = answer else { return Err(unexpected("the node")) };
+        Ok(peers.iter().map(Live::from).collect())
+    }
+
+    /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.
+    fn forget(&self, peer: &PeerId) -> Result<Forgotten, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let who = shown(Some(peer.as_str()), None);
+        let forgot = self.ask(&who, Command::Forget { peer: peer.clone() }, AT_ONCE);
+        let removed = self.keys.forget(peer)?;
+        if removed.is_empty() {
+            forgot?;
+        }
+        Ok(Forgotten { removed })
+    }
+
+    fn ask(&self, who: &str, command: Command, within: Duration) -> Result<Answer, Failure> {
+        let answer = self.handle.call(command, within).map_err(explain::unanswered)?;
+        if let Answer::Failed(cause) = &answer {
+            return Err(explain::failure(who, cause));
+        }
+        Ok(answer)
+    }
+}
+
+/// Reads a message type that can be sent by hand.
+///
+/// # Errors
+/// It is not one.
+pub fn kind(name: &str) -> Result<Kind, Failure> {
+    Kind::parse(name).ok_or_else(|| {
+        let known = Kind::ALL.iter().map(|kind| kind.as_str());
+        let hint = crate::config::nearest(name, known).map_or_else(
+            || "docs/cli.md lists the types.".to_owned(),
+            |near| format!("Did you mean {near}?"),
+        );
+        Failure::usage(format!("{name:?} is no message type"), hint)
+    })
+}
+
+/// A peer or an address, as messages name it.
+fn shown(peer: Option<&str>, addr: Option<SocketAddr>) -> String {
+    match (peer, addr) {
+        (Some(peer), Some(addr)) => format!("peer \"{peer}\" at {addr}"),
+        (Some(peer), None) => format!("peer \"{peer}\""),
+        (None, Some(addr)) => addr.to_string(),
+        (None, None) => "the node".to_owned(),
+    }
+}
+
+fn unexpected(who: &str) -> Failure {
+    Failure::refused(format!("{who}: the node answered something else"), "")
+}
+
+fn json<T: Serialize>(answer: &T) -> Result<Box<RawValue>, Failure> {
+    to_raw_value(answer).map_err(|error| Failure::refused(format!("the answer is no JSON: {error}"), ""))
+}
+
+fn seconds_exact(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e6
+}

@@ -1,0 +1,88 @@
+//! A node's failures in the words and exit codes of the command line.
+
+use relay_core::machine::CloseReason;
+use relay_core::peer::Failure as Cause;
+use relay_runtime::CallError;
+
+use crate::failure::{Exit, Failure};
+
+/// What a command about `who` (a peer or an address, as it is to be shown) failed with.
+#[must_use]
+pub(super) fn failure(who: &str, cause: &Cause) -> Failure {
+    let pair = "Pair first: relay invite (there), relay join LINK (here).";
+    match cause {
+        Cause::UnknownPeer => Failure::refused(
+            format!("{who} is not known here"),
+            format!("relay peers list shows those that are. {pair}"),
+        ),
+        Cause::NotPaired => Failure::refused(format!("there is no key for {who}"), pair),
+        Cause::NoAddress => Failure::unreachable(
+            format!("no address of {who} is known, and no link with it stands"),
+            "Give its address once: relay connect IP:PORT.",
+        ),
+        Cause::Denied { by } => {
+            let by = by.as_ref().map_or_else(|| who.to_owned(), |by| format!("peer \"{by}\""));
+            Failure::refused(format!("{by} refused the handshake: unknown peer, or another key"), pair)
+        }
+        Cause::WrongPeer { answered } => {
+            let answered =
+                answered.as_ref().map_or_else(|| "another peer".to_owned(), |id| format!("peer \"{id}\""));
+            Failure::refused(
+                format!("{answered} answered in place of {who}"),
+                "Check the address; relay peers show ID lists what is known of a peer.",
+            )
+        }
+        Cause::Reflected => Failure::refused(
+            format!("{who} sent back a challenge of this very node"),
+            "Check the address: something there reflects handshakes.",
+        ),
+        Cause::Connection(CloseReason::DialFailed(error)) => Failure::unreachable(
+            format!("{who} cannot be reached: {error}"),
+            "Start it there: relay serve. Check the address and what lies between.",
+        ),
+        Cause::Connection(reason) => {
+            Failure::unreachable(format!("the connection to {who} ended: {reason}"), "Try again.")
+        }
+        Cause::NoHandshake => Failure::unreachable(
+            format!("{who} closed without a handshake"),
+            "It is full, has locked this machine out for a minute, or is no relay.",
+        ),
+        Cause::TimedOut => Failure::unreachable(format!("{who} did not answer in time"), "Try again."),
+        Cause::NotTaken => Failure::unreachable(
+            format!("{who} closed before it took the message"),
+            "It may not understand that type; its log says more.",
+        ),
+        Cause::Fault(fault) => Failure::refused(
+            format!("{who} broke the protocol: {fault}"),
+            "Check that a relay listens at that address.",
+        ),
+        Cause::Unsendable(error) => {
+            Failure::refused(format!("the message cannot be sent: {error}"), "Send less at once.")
+        }
+        Cause::Gone => Failure::unreachable(format!("the connection with {who} has ended"), "Try again."),
+        Cause::Linked => Failure::refused(format!("a link with {who} stands already"), ""),
+        Cause::NotStored(error) => Failure::refused(
+            format!("{who} is linked, but its key could not be stored: {error}"),
+            "Make the home writable and join again with a new invite.",
+        ),
+        Cause::BadRequest(why) => Failure::usage((*why).to_owned(), ""),
+        Cause::Busy => Failure::refused("too many dials are under way", "Try again in a moment."),
+        Cause::Stopping => Failure::unreachable("the node is about to end", "Start it again: relay serve."),
+        other => Failure::refused(format!("{who}: {other}"), ""),
+    }
+}
+
+/// Why a node gave no answer at all.
+#[must_use]
+#[expect(clippy::wildcard_enum_match_arm, reason = "errors of later versions are told in their own words")]
+pub(super) fn unanswered(error: CallError) -> Failure {
+    match error {
+        CallError::Full => Failure::refused("the node has too much to do", "Try again in a moment."),
+        CallError::TimedOut => {
+            Failure::new(Exit::Unreachable, "the node did not answer in time", "Try again.")
+        }
+        other => {
+            Failure::unreachable(format!("the node gave no answer: {other}"), "Start it again: relay serve.")
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The control socket, as other commands and hostile programs of the same user meet it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::running::until;
+use crate::support::{Home, mode};
+
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    fn of(home: &Home) -> Self {
+        Self(BufReader::new(UnixStream::connect(home.path("run/link.sock")).unwrap()))
+    }
+
+    fn ask(&mut self, line: &str) -> Value {
+        self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.next().unwrap()
+    }
+
+    fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok().filter(|taken| *taken > 0)?;
+        Some(serde_json::from_str(&line).unwrap())
+    }
+}
+
+#[test]
+fn questions_are_answered_in_order_and_faults_leave_the_connection() {
+    let home = Home::new();
+    let (serve, addr) = home.serve(&[]);
+    assert_eq!((mode(&home.path("run")), mode(&home.path("run/link.sock"))), (0o700, 0o600));
+    let mut client = Client::of(&home);
+    let answer = client.ask(r#"{"v":1,"id":7,"cmd":"status"}"#);
+    let status = json!({"id": home.id(), "listen": [addr], "runtime": "smol", "pid": serve.pid()});
+    assert_eq!(answer, json!({"id": 7, "answer": status}));
+    for (line, part) in [
+        ("nonsense", "no object"),
+        (r#"{"id":1,"cmd":"statu"}"#, "did you mean status?"),
+        (r#"{"id":1,"cmd":"ping"}"#, "\"peer\" is missing"),
+        (r#"{"id":1,"cmd":"ping","peer":"nobody"}"#, "not known here"),
+        (r#"{"id":1,"cmd":"status","extra":1}"#, "no object"),
+        (
+            r#"{"v":9,"id":1,"cmd":"status"}"#,
+            "speaks control protocol 9, and the relay serve that runs here speaks 1",
+        ),
+    ] {
+        let error = &client.ask(line)["error"];
+        assert!(error["message"].as_str().unwrap().contains(part), "{line}: {error}");
+        assert!(error["code"].is_string() && error["hint"].is_string(), "{line}: {error}");
+    }
+    assert_eq!(client.ask(r#"{"cmd":"peers"}"#), json!({"id": 0, "answer": []}));
+}
+
+#[test]
+fn a_watcher_hears_every_event_until_the_end() {
+    let home = Home::new();
+    let (serve, addr) = home.serve(&[]);
+    let mut watcher = Client::of(&home);
+    assert_eq!(watcher.ask(r#"{"id":3,"cmd":"watch"}"#), json!({"id": 3, "answer": {}}));
+    let other = Home::new();
+    other.json(&["join", &home.invite(&addr)]);
+    let mut names = Vec::new();
+    let mut serve = Some(serve);
+    while let Some(told) = watcher.next() {
+        assert_eq!(told["id"], 3);
+        names.push(told["event"]["event"].as_str().unwrap().to_owned());
+        if names.last().unwrap() == "link_down" {
+            assert_eq!(serve.take().unwrap().terminate().code, 0);
+        }
+    }
+    assert_eq!(names[..3], ["paired", "link_up", "link_down"]);
+}
+
+#[test]
+fn a_list_that_is_watched_prints_what_changes() {
+    let home = Home::new();
+    let (serve, _) = home.serve(&[]);
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32)]);
+    let mut watch = home.start(&["peers", "list", "--watch"]);
+    let mut lines = || {
+        let line = watch.line();
+        (line["id"].as_str().unwrap().to_owned(), line["gone"] == json!(true))
+    };
+    assert_eq!(lines(), ("a".to_owned(), false));
+    home.json(&["peers", "add", "b", "--key", &"ab".repeat(32)]);
+    assert_eq!(lines(), ("b".to_owned(), false));
+    home.json(&["peers", "forget", "a"]);
+    assert_eq!(lines(), ("a".to_owned(), true));
+    assert_eq!(serve.terminate().code, 0);
+    assert_eq!(watch.ended().code, 3);
+    let ran = home.run(&["peers", "list", "--watch"]);
+    assert!(ran.code == 1 && ran.err.contains("relay serve is not running here"), "{}", ran.err);
+}
+
+#[test]
+fn hostile_clients_cost_themselves_alone() {
+    let home = Home::new();
+    let (serve, _) = home.serve(&[]);
+    let path = home.path("run/link.sock");
+
+    // A line without an end is refused at its bound.
+    let mut endless = UnixStream::connect(&path).unwrap();
+    let chunk = vec![b'x'; 64 << 10];
+    while endless.write_all(&chunk).is_ok() {}
+    let mut said = String::new();
+    let _ = endless.read_to_string(&mut said);
+    assert!(said.is_empty() || said.contains("longer than 1048576 bytes"), "{said}");
+
+    // One that asks and never reads.
+    let mut deaf = UnixStream::connect(&path).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    while deaf.write_all(b"{\"cmd\":\"nonsense\"}\n").is_ok() {}
+
+    // Watchers that never read, and more idle clients than are let in.
+    let mut held: Vec<UnixStream> = (0..80).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    for watcher in &mut held[..30] {
+        let _ = watcher.write_all(b"{\"cmd\":\"watch\"}\n");
+    }
+    let refused = until("one too many is told so", || {
+        let mut client = Client(BufReader::new(UnixStream::connect(&path).unwrap()));
+        client.next().filter(|said| said["error"].is_object())
+    });
+    assert!(refused["error"]["message"].as_str().unwrap().contains("too many control clients"), "{refused}");
+    let ran = home.run(&["peers", "list"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+
+    drop((held, deaf, endless));
+    until("there is room again", || (home.run(&["peers", "list"]).code == 0).then_some(()));
+    assert_eq!(serve.terminate().code, 0);
+}
+
+#[test]
+fn a_home_too_deep_for_a_socket_is_reached_all_the_same() {
+    let home = Home::named(&"deep".repeat(50));
+    let runtime_dir = home.dir.path().join("r");
+    std::fs::create_dir(&runtime_dir).unwrap();
+    let mut serve = home.start_with(&["serve", "--listen", "127.0.0.1:0"], |command| {
+        command.env("XDG_RUNTIME_DIR", &runtime_dir);
+    });
+    let addr = serve.event("listening")["addr"].as_str().unwrap().to_owned();
+    assert!(!home.path("run/link.sock").exists());
+    let place = home.read("run/link.path");
+    assert!(place.starts_with(runtime_dir.to_str().unwrap()), "{place}");
+    assert_eq!(mode(std::path::Path::new(&place)), 0o600);
+    // A command finds it without being told where.
+    let other = Home::new();
+    other.json(&["join", &home.invite(&addr)]);
+    let listed = home.json(&["peers", "list"]);
+    assert_eq!(listed[0]["live"]["paired"], json!(true), "{listed:?}");
+    assert_eq!(serve.terminate().code, 0);
+    assert!(!home.path("run/link.path").exists() && !std::path::Path::new(&place).exists());
+}

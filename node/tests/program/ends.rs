@@ -1,0 +1,105 @@
+//! How a service begins and ends.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::running::PATIENCE;
+use crate::support::{Home, Ran};
+
+#[test]
+fn serve_needs_nothing_and_says_where_it_listens() {
+    let home = Home::new();
+    let mut child = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    let ran = child.wait_with_output().unwrap();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert!(
+        words[..2] == ["listening", "on"] && words[2].starts_with("127.0.0.1:") && words[3] == "as",
+        "{line}"
+    );
+    assert_eq!(words[4], home.id());
+    assert_eq!(String::from_utf8(ran.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_signal_ends_serve_in_order_and_in_time() {
+    for signal in [Signal::TERM, Signal::INT] {
+        for runtime in ["smol", "mio"] {
+            let home = Home::new();
+            let (mut serve, _) = home.serve(&["--runtime", runtime]);
+            let since = Instant::now();
+            serve.signal(signal);
+            let stopped = serve.event("stopped");
+            let name = if signal == Signal::TERM { "SIGTERM" } else { "SIGINT" };
+            assert_eq!(stopped["reason"], name);
+            let ran = serve.ended();
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+            assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+            assert!(!home.path("run/link.sock").exists());
+        }
+    }
+}
+
+#[test]
+fn a_second_service_in_a_home_is_refused_by_name() {
+    let home = Home::new();
+    let (serve, addr) = home.serve(&[]);
+    for args in [&["serve", "--listen", "127.0.0.1:0"] as &[&str], &["serve", "--runtime", "mio"]] {
+        let ran = home.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+        let named =
+            format!("relay serve already runs in {} (process {})", home.path("").display(), serve.pid());
+        assert!(ran.err.contains(named.trim_end_matches('/')), "{}", ran.err);
+    }
+    let other = Home::new();
+    let ran = other.run(&["serve", "--listen", &addr]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err.contains(&format!("cannot listen on {addr}")) && ran.err.contains("--listen"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_warned_of() {
+    let home = Home::new();
+    let mut serve = home.start(&["serve", "--listen", "0.0.0.0:0"]);
+    serve.event("listening");
+    let ran = serve.terminate();
+    assert!(ran.err.contains("warning: 0.0.0.0:0") && ran.err.contains("not encrypted"), "{}", ran.err);
+}
+
+#[test]
+fn serve_whose_reader_left_ends_quietly() {
+    let home = Home::new();
+    let (mut serve, addr) = home.serve(&[]);
+    serve.stop_reading();
+    let until = Instant::now() + PATIENCE;
+    // Each is an event to tell, until nobody is there to tell it to.
+    while let Ok(mut stranger) = TcpStream::connect(&addr) {
+        assert!(Instant::now() < until, "it goes on without a reader");
+        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
+    }
+    let Ran { code, err, .. } = serve.ended();
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[test]
+fn flags_stand_above_the_file() {
+    let home = Home::new();
+    home.put("config.toml", "runtime = \"smol\"\nlisten = \"127.0.0.1:1\"\nlog = \"error\"\n");
+    let mut serve = home.start(&["serve", "--listen", "127.0.0.1:0", "--runtime", "mio"]);
+    assert_eq!(serve.event("listening")["runtime"], "mio");
+    let verbose = Home::new();
+    let (serve, _) = verbose.serve(&["-v"]);
+    let ran = serve.terminate();
+    assert!(ran.err.contains("descriptors: "), "{}", ran.err);
+}

@@ -1,0 +1,44 @@
+//! Our node with a real claudectl at the other end, on both drivers.
+//!
+//! Where claudectl is not installed these tests are listed as ignored; where `RELAY_PEERS=required` they fail.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use relay_tests::peers::{Runtime, Version};
+
+mod links;
+mod pairing;
+mod restarts;
+
+/// A test of one driver against one release of the peer.
+type Test = fn(Runtime) -> ();
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let required = std::env::var_os("RELAY_PEERS").is_some_and(|value| value == "required");
+    let missing =
+        [Version::Current, Version::BeforeProto].into_iter().any(|version| version.program().is_none());
+    if missing && !required {
+        say_how();
+    }
+    let lists = [links::TESTS, pairing::TESTS, restarts::TESTS];
+    let trials = lists.into_iter().flatten().flat_map(|(name, test)| {
+        Runtime::ALL.into_iter().map(move |runtime| {
+            let run = move || -> Result<(), Failed> {
+                test(runtime);
+                Ok(())
+            };
+            Trial::test(format!("{}::{name}", runtime.as_str()), run).with_ignored_flag(missing && !required)
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+#[expect(clippy::print_stderr, reason = "what is ignored says how it is run")]
+fn say_how() {
+    eprintln!(
+        "claudectl is not installed, so the tests with it are ignored. To run them:\n\
+         tests/peers/install && cargo test -p relay-tests --test claudectl\n"
+    );
+}
