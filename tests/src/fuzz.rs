@@ -13,7 +13,7 @@ use crate::fleet::wire;
 pub use operations::node;
 pub use rig::{Rig, Transcript};
 
-/// The body of a target: any bytes at all.
+/// What a target is: any bytes go in, and a law that they break panics.
 pub type Body = fn(&[u8]);
 
 /// The targets by name.

@@ -165,7 +165,7 @@ fn link_of(payload: &str) -> (u64, String, relay_core::frame::Framing) {
     let (_, talk) = connect(&mut fleet, relay, &raw);
     fleet.send(&talk, &wire::challenge(NONCE));
     fleet.send(&talk, &wire::ack("raw", payload));
-    let link = fleet.peer(relay, "raw").and_then(|peer| peer.link).expect("the link stands");
+    let link = fleet.peer(relay, "raw").and_then(|peer| peer.link).expect("a link stands");
     let names: Vec<_> = link.features.iter().map(|feature| feature.as_str()).collect();
     (link.proto, names.join(" "), link.framing)
 }

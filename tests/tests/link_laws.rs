@@ -41,7 +41,7 @@ impl Arbitrary for Talk {
 fn packed(text: &str) -> Vec<u8> {
     let mut frame = Vec::new();
     relay_core::frame::encode(relay_core::frame::Framing::Binary, text.as_bytes(), &mut frame)
-        .expect("a short text fits a frame");
+        .expect("it fits a frame");
     frame
 }
 

@@ -14,7 +14,7 @@ const NONCE: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccd
 const ACCEPTED: &str = r#"{"status":"ok","proto":1,"features":["unknown-ok"]}"#;
 
 fn raw_value(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.to_owned()).expect("the test writes JSON")
+    RawValue::from_string(text.to_owned()).expect("it is JSON")
 }
 
 fn send(peer: &str) -> Command {

@@ -22,7 +22,7 @@ fn linked(beat: u64, extra: &str) -> (Fleet, Relay, Raw, Talk) {
 }
 
 fn raw_value(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.to_owned()).expect("the test writes JSON")
+    RawValue::from_string(text.to_owned()).expect("it is JSON")
 }
 
 fn headroom() -> Headroom {

@@ -22,7 +22,7 @@ fn listener() -> (Fleet, Relay, Raw) {
 }
 
 fn raw_value(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.to_owned()).expect("the test writes JSON")
+    RawValue::from_string(text.to_owned()).expect("it is JSON")
 }
 
 fn list(name: &str) -> Vec<u8> {
@@ -294,7 +294,7 @@ fn sender(kind: Kind, payload: &str, reply_within: Option<u64>) -> (Fleet, Relay
     let reply_within = reply_within.map(Duration::from_secs);
     let ticket = fleet.tell(relay, Command::Send { peer: id("raw"), kind, payload, reply_within });
     fleet.world.settle();
-    let talk = raw.visits().pop().expect("somebody came");
+    let talk = raw.visits().pop().expect("the relay dials");
     fleet.send(&talk, &wire::challenge(NONCE));
     fleet.send(&talk, &wire::ack("raw", ACCEPTED));
     (fleet, relay, raw, ticket, talk)

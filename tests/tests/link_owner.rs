@@ -164,7 +164,7 @@ fn forgotten_while(command: impl Fn(&Raw) -> Option<Command>, acked_later: bool)
     });
     let ticket = commanded.map(|command| fleet.tell(relay, command));
     fleet.pass(1);
-    let talk = raw.visits().pop().expect("somebody came");
+    let talk = raw.visits().pop().expect("the relay dials");
     if acked_later {
         fleet.send(&talk, &wire::challenge(NONCE));
     }

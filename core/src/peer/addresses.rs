@@ -176,6 +176,7 @@ impl Addresses {
     fn push(&mut self, known: KnownAddress) -> bool {
         let new = self.list.len() < Self::MAX && !self.contains(known.address);
         if new {
+            self.list.reserve_exact(1);
             self.list.push(known);
         }
         new
@@ -187,6 +188,8 @@ impl Addresses {
         let before = at.map(|at| (at, self.list.remove(at)));
         let told = || KnownAddress { address, last_seen: Wall::default() };
         let first = before.map_or_else(told, |(_, known)| known);
+        // Most peers have one: no room is taken for more before there are.
+        self.list.reserve_exact(1);
         self.list.insert(0, first);
         self.list.truncate(Self::MAX);
         before

@@ -58,7 +58,8 @@ pub(super) struct Peer {
 /// What a peer said.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    pub(super) dedup: Dedup,
+    /// The ids of its messages. Heartbeats have none that count, so most peers need none.
+    pub(super) dedup: Option<Box<Dedup>>,
     pub(super) unknown_types: BTreeSet<String>,
     pub(super) report: Option<PeerReport>,
     /// Inbound one-shots of this peer that are open.

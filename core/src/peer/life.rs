@@ -13,9 +13,11 @@ use crate::time::Mono;
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     heard: Mono,
-    last_beat: Option<Mono>,
-    /// The longest of the newest two gaps, once there were two.
-    gaps: [Option<u32>; 2],
+    /// When the newest heartbeat came, once there was one.
+    last_beat: Mono,
+    /// The newest two gaps between heartbeats, in milliseconds; 0 for one that there was not.
+    gaps: [u32; 2],
+    beaten: bool,
     deaf: bool,
 }
 
@@ -30,7 +32,7 @@ impl Life {
     /// A link that was just established.
     #[must_use]
     pub const fn new(now: Mono) -> Self {
-        Self { heard: now, last_beat: None, gaps: [None; 2], deaf: false }
+        Self { heard: now, last_beat: Mono::ZERO, gaps: [0; 2], beaten: false, deaf: false }
     }
 
     /// A complete frame came.
@@ -40,10 +42,12 @@ impl Life {
 
     /// A heartbeat came.
     pub fn beat(&mut self, now: Mono) {
-        if let Some(last) = self.last_beat.replace(now) {
-            let gap = u32::try_from(now.since(last).as_millis()).unwrap_or(u32::MAX);
-            self.gaps = [self.gaps[1], Some(gap)];
+        if self.beaten {
+            let gap = u32::try_from(now.since(self.last_beat).as_millis()).unwrap_or(u32::MAX);
+            self.gaps = [self.gaps[1], gap.max(1)];
         }
+        self.beaten = true;
+        self.last_beat = now;
         self.heard = now;
     }
 
@@ -69,8 +73,8 @@ impl Life {
     #[must_use]
     pub fn interval(&self, own: Duration) -> Duration {
         let theirs = match self.gaps {
-            [Some(one), Some(two)] => Duration::from_millis(u64::from(one.max(two))),
-            [None, _] | [_, None] => Self::UNTIL_SEEN,
+            [0, _] | [_, 0] => Self::UNTIL_SEEN,
+            [one, two] => Duration::from_millis(u64::from(one.max(two))),
         };
         own.max(theirs).min(Self::LONGEST.max(own))
     }

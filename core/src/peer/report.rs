@@ -34,11 +34,11 @@ pub struct PeerReport {
     /// Its sessions, a JSON array, where it ever spoke of sessions.
     pub sessions: Option<Box<RawValue>>,
     /// What its machine has.
-    pub capabilities: Option<Capabilities>,
+    pub capabilities: Option<Box<Capabilities>>,
     /// Where it says that it can be reached.
     pub listen_addrs: Vec<SocketAddr>,
     /// What its machine has to spare, and when it said so.
-    pub headroom: Option<(Mono, Headroom)>,
+    pub headroom: Option<Box<(Mono, Headroom)>>,
 }
 
 impl PeerReport {
@@ -67,14 +67,14 @@ impl PeerReport {
         if let Some(sessions) = beat.sessions.map(Sessions::as_raw) {
             self.sessions = (sessions.get().len() <= Self::MAX_SESSIONS).then(|| sessions.to_owned());
         }
-        if beat.capabilities.is_some() {
-            self.capabilities = beat.capabilities;
+        if let Some(capabilities) = beat.capabilities {
+            self.capabilities = Some(Box::new(capabilities));
         }
         if !beat.listen_addrs.is_empty() {
             self.listen_addrs = beat.listen_addrs;
         }
         if headroom_agreed && let Some(headroom) = beat.headroom {
-            self.headroom = Some((now, headroom));
+            self.headroom = Some(Box::new((now, headroom)));
         }
     }
 }

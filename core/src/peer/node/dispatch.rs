@@ -64,7 +64,7 @@ impl Node {
     /// was lost.
     fn deliver(&mut self, conn: ConnId, peer: PeerIndex, kind: Kind, envelope: &Envelope<'_>, out: &mut Out) {
         let known = self.book.get_mut(peer);
-        let repeated = !known.heard().dedup.insert(&envelope.id);
+        let repeated = !known.heard().dedup.get_or_insert_default().insert(&envelope.id);
         let id = known.id.clone();
         if repeated {
             self.counts.repeats += 1;

@@ -79,8 +79,9 @@ impl Node {
             cutter,
             life: Life::new(now.mono),
             next_beat: self.first_beat(now, noise),
-            partial_since: None,
-            owed_until: None,
+            partial: false,
+            partial_since: now.mono,
+            owed_until: now.mono,
             taken: out.progress(conn),
             address: agreed.address,
             version: agreed.version,
@@ -117,7 +118,7 @@ impl Node {
     pub(super) fn link_frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
         link.life.frame(now.mono);
-        link.partial_since = None;
+        link.partial = false;
         let (peer, features, framing) = (link.peer, link.features, link.cutter.framing());
         self.dispatch(now, conn, peer, features, framing, envelope, out);
         self.hold_back(now, conn, out);
@@ -131,7 +132,7 @@ impl Node {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(false, now.mono);
             // The rest of a frame cannot come while nobody reads.
-            link.partial_since = None;
+            link.partial = false;
             out.pause(conn);
         }
     }
@@ -139,7 +140,8 @@ impl Node {
     pub(super) fn drained(&mut self, now: Now, conn: ConnId) {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(true, now.mono);
-            link.partial_since = link.cutter.is_partial().then_some(now.mono);
+            link.partial = link.cutter.is_partial();
+            link.partial_since = now.mono;
         }
         self.arm(conn);
     }
@@ -150,14 +152,14 @@ impl Node {
         if out.is_congested() {
             // Nobody is read just now, so nobody can be heard.
             link.life.frame(now.mono);
-            link.partial_since = link.partial_since.map(|_| now.mono);
+            link.partial_since = now.mono;
         }
         let is_due = |due: Option<crate::time::Mono>| due.is_some_and(|due| due <= now.mono);
         if is_due(link.life.deadline(own)) {
             self.end_link(now, conn, DownReason::Silent, Close::Abort, out);
         } else if is_due(link.frame_due()) {
             self.fault(now, conn, Fault::SlowFrame, out);
-        } else if is_due(link.owed_until) {
+        } else if is_due(link.owed_due()) {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else if is_due(Some(link.next_beat)) {
             link.next_beat = link.next_beat.after(own).max(now.mono.after(own / 2));
@@ -182,7 +184,7 @@ impl Node {
         if link.owed == 0 {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else {
-            link.owed_until = Some(now.mono.after(super::one_shot::ANSWER_TIME));
+            link.owed_until = now.mono.after(super::one_shot::ANSWER_TIME);
             self.arm(conn);
         }
     }

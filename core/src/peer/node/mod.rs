@@ -289,8 +289,12 @@ impl Node {
         let (partial, buffered) = (cutter.is_partial(), cutter.buffered());
         match self.state_mut(conn) {
             Some(State::Link(link)) => {
-                let since = link.partial_since.unwrap_or(now.mono);
-                link.partial_since = (partial && link.life.is_read()).then_some(since);
+                // The rest of a frame cannot come while nobody reads.
+                let partial = partial && link.life.is_read();
+                if partial && !link.partial {
+                    link.partial_since = now.mono;
+                }
+                link.partial = partial;
             }
             Some(State::Greeted(greeted)) => {
                 let before = mem::replace(&mut greeted.buffered, buffered);

@@ -71,6 +71,7 @@ pub(super) struct Link {
     pub(super) proto: u8,
     /// A half-close came; what is owed still leaves.
     pub(super) eof: bool,
+    pub(super) partial: bool,
     /// Requests whose answer is the owner's to give.
     pub(super) owed: u16,
     /// Heartbeats of ours since the peer's socket took a byte while some were unsent.
@@ -78,10 +79,10 @@ pub(super) struct Link {
     pub(super) cutter: Cutter,
     pub(super) life: Life,
     pub(super) next_beat: Mono,
-    /// When the first byte of an unfinished frame came.
-    pub(super) partial_since: Option<Mono>,
-    /// When answers that are owed behind a half-close are given up.
-    pub(super) owed_until: Option<Mono>,
+    /// When the first byte of an unfinished frame came, where `partial` says that there is one.
+    pub(super) partial_since: Mono,
+    /// When answers that are owed behind a half-close are given up, once that came.
+    pub(super) owed_until: Mono,
     /// Bytes that the socket had taken at the last heartbeat.
     pub(super) taken: u64,
     pub(super) address: Option<SocketAddr>,
@@ -133,12 +134,17 @@ impl State {
 impl Link {
     /// When an unfinished frame is given up; never while we do not read.
     pub(super) fn frame_due(&self) -> Option<Mono> {
-        self.partial_since.filter(|_| self.life.is_read()).map(|since| since.after(FRAME_TIME))
+        self.partial.then(|| self.partial_since.after(FRAME_TIME))
+    }
+
+    /// When answers that are owed are given up.
+    pub(super) fn owed_due(&self) -> Option<Mono> {
+        self.eof.then_some(self.owed_until)
     }
 
     fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
         let partial = self.frame_due();
-        [Some(self.next_beat), self.life.deadline(heartbeat), partial, self.owed_until]
+        [Some(self.next_beat), self.life.deadline(heartbeat), partial, self.owed_due()]
             .into_iter()
             .flatten()
             .min()
@@ -157,5 +163,16 @@ impl Node {
             proto: u64::from(link.proto),
             version: link.version.as_deref().map(Into::into),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_connected_peer_costs_is_small() {
+        assert!(size_of::<Link>() <= 168, "a link takes {}", size_of::<Link>());
+        assert!(size_of::<Slot>() <= 24, "a slot takes {}", size_of::<Slot>());
     }
 }
