@@ -156,9 +156,9 @@ fn what_is_told_of_a_failed_dial_says_why_and_when_it_is_tried_again() {
     let failed: Vec<_> = fleet
         .events(relay)
         .iter()
-        .filter_map(|(_, event)| match event {
-            Event::DialFailed { peer, address, reason, retry_in } => Some((peer, address, reason, retry_in)),
-            _ => None,
+        .filter_map(|(_, event)| {
+            let Event::DialFailed { peer, address, reason, retry_in } = event else { return None };
+            Some((peer, address, reason, retry_in))
         })
         .collect();
     let (peer, address, reason, retry_in) = failed[0];
