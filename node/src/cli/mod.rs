@@ -19,6 +19,7 @@ mod peers;
 mod secret;
 mod send;
 mod serve;
+mod words;
 mod world;
 
 use std::ffi::OsString;

@@ -8,11 +8,9 @@ use relay_core::peer::KnownAddress;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::live::{self, Item};
-use super::{Context, secret};
+use super::{Context, secret, words};
 use crate::clock::rfc3339;
 use crate::config::reachable_address;
 use crate::failure::Failure;
@@ -304,55 +302,11 @@ fn show(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
         facts.push(("address", format!("{} ({seen})", address.addr)));
     }
     if let Some(live) = &known.live {
-        facts.extend(live_facts(live));
+        facts.extend(words::of_live(live));
     }
     let facts: Vec<_> = facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
     out.facts(&facts);
     Ok(())
-}
-
-/// What the running node knows of a peer.
-fn live_facts(live: &Live) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("link", live.state())];
-    if let Some(link) = &live.link {
-        facts.push(("features", format!("{} {}", link.framing, link.features.join(" "))));
-        facts.extend(link.addr.map(|addr| ("over", addr.to_string())));
-    }
-    facts.extend(live.heartbeat_age.map(|age| ("heartbeat", format!("{age:.0} s ago"))));
-    facts.extend(live.capabilities.as_ref().map(|raw| ("machine", machine(raw))));
-    facts.extend(live.listen_addrs.iter().map(|addr| ("listens", addr.to_string())));
-    facts.extend(live.headroom.as_ref().map(|raw| ("spare", spare(raw))));
-    facts
-}
-
-/// A manifest for people: system, relay and the tools that are there.
-fn machine(manifest: &RawValue) -> String {
-    let manifest: Value = serde_json::from_str(manifest.get()).unwrap_or_default();
-    let text = |key: &str| manifest[key].as_str().unwrap_or("?").to_owned();
-    let mut said =
-        vec![format!("{} {}", text("os"), text("arch")), format!("relay {}", text("claudectl_version"))];
-    for (name, tool) in manifest["tools"].as_object().into_iter().flatten() {
-        if tool["state"] == "present" {
-            said.push(
-                format!("{name} {}", tool["version"].as_str().unwrap_or_default()).trim_end().to_owned(),
-            );
-        }
-    }
-    said.join(", ")
-}
-
-/// What a machine has to spare, for people.
-fn spare(headroom: &RawValue) -> String {
-    let headroom: Value = serde_json::from_str(headroom.get()).unwrap_or_default();
-    let mut said = Vec::new();
-    for (key, what) in [("mem_free_mb", "MiB of memory"), ("disk_free_mb", "MiB of disk")] {
-        said.extend(headroom[key].as_u64().map(|mib| format!("{mib} {what}")));
-    }
-    said.extend(headroom["load_per_core"].as_f64().map(|load| format!("load {load:.2} a core")));
-    let tasks = headroom["running_tasks"].as_u64().unwrap_or(0);
-    let most = headroom["max_tasks"].as_u64().map(|most| format!(" of {most}")).unwrap_or_default();
-    said.push(format!("{tasks}{most} tasks running"));
-    said.join(", ")
 }
 
 /// Through the node that runs here, so that its link ends and it brings no file back; else the files alone.

@@ -104,6 +104,24 @@ fn every_commands_help_ends_with_one_example_of_itself() {
 }
 
 #[test]
+fn the_page_on_the_command_line_has_every_command_key_and_event() {
+    let page = include_str!("../../../docs/cli.md");
+    let mut all = Vec::new();
+    leaves(&help::command(), "", &mut all);
+    let has = |name: &str| page.contains(&format!("`{name}`")) || page.contains(&format!("| `{name} "));
+    for (path, command) in all.iter().filter(|(_, command)| !command.has_subcommands()) {
+        let path = path.trim();
+        assert!(has(path) || path.starts_with("config "), "{path}");
+        let options =
+            command.get_arguments().filter_map(|arg| arg.get_long()).filter(|long| *long == "watch");
+        assert!(options.count() == 0 || page.contains(&format!("{path} ")), "{path}");
+    }
+    for key in crate::config::KEYS {
+        assert!(page.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+    }
+}
+
+#[test]
 fn every_command_is_in_a_group_of_the_help() {
     for sub in help::command().get_subcommands() {
         let name = sub.get_name();
