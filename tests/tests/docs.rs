@@ -12,7 +12,8 @@ const PEER: &str = "build-2-1a2b3c4d";
 
 /// The last column of each row of the table of commands.
 fn examples() -> Vec<&'static str> {
-    let table = CLI.split("| command | works | example |").nth(1).expect("docs/cli.md has a table of commands");
+    let table =
+        CLI.split("| command | works | example |").nth(1).expect("docs/cli.md has a table of commands");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let cell = |row: &'static str| row.trim_end_matches(['|', ' ']).rsplit(" | ").next();
     rows.filter_map(cell).map(|cell| cell.trim_matches('`')).collect()
@@ -126,7 +127,8 @@ fn every_example_of_the_table_of_commands_works() {
 #[test]
 fn the_readme_shows_a_link_come_up() {
     let here = Reader::new("laptop-0f0f0f0f");
-    let blocks: Vec<&str> = README.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let blocks: Vec<&str> =
+        README.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let [run, join, test] = blocks[..] else { panic!("the README has three blocks of commands: {blocks:?}") };
     assert_eq!(test.trim(), "cargo test");
     let serve = run.trim().strip_prefix("cargo run --release --bin relay --").expect("it is run by cargo");

@@ -21,15 +21,31 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Where no port can be had.
 #[must_use]
 pub fn free_address() -> SocketAddr {
-    // Below the range that the system gives to outgoing connections, so that no dial takes it meanwhile.
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = u16::try_from(std::process::id() % 8000).unwrap_or(0);
-    for _ in 0..8000 {
-        let port = 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 8000;
+    // Below the range that the system gives to outgoing connections, so that no dial takes it meanwhile.
+    free_between(20_000, 28_000, &NEXT)
+}
+
+/// As [`free_address`], with a port that an invite's code has room for.
+///
+/// # Panics
+/// Where no port can be had.
+#[must_use]
+pub fn free_code_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    free_between(9976, 10_102, &NEXT)
+}
+
+/// Goes round the ports, so that no two callers are given the same one; where it starts depends on the process.
+fn free_between(first: u16, end: u16, next: &AtomicU16) -> SocketAddr {
+    let span = end - first;
+    let start = u16::try_from(std::process::id() % u32::from(span)).unwrap_or(0);
+    for _ in 0..span {
+        let port = first + (start + next.fetch_add(1, Ordering::Relaxed)) % span;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         if TcpListener::bind(address).is_ok() {
             return address;
         }
     }
-    panic!("no port is free between 20000 and 28000");
+    panic!("no port is free between {first} and {end}");
 }

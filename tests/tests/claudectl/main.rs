@@ -15,7 +15,9 @@ mod restarts;
 type Test = fn(Runtime) -> ();
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Both ends are processes of their own, and mostly wait.
+    arguments.test_threads.get_or_insert(6);
     let required = std::env::var_os("RELAY_PEERS").is_some_and(|value| value == "required");
     let missing =
         [Version::Current, Version::BeforeProto].into_iter().any(|version| version.program().is_none());

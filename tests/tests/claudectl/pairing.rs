@@ -13,13 +13,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
 ];
 
 fn minted_here(runtime: Runtime, format: &str) {
-    // A code has room for ports from 9847 to 10102 alone.
-    let listen = (9848..10102)
-        .map(|port| ([127, 0, 0, 1], port).into())
-        .find(|address: &std::net::SocketAddr| {
-            std::net::TcpListener::bind(address).is_ok() && address.port() != 9975
-        })
-        .expect("one of 250 ports is free");
+    let listen = relay_tests::peers::free_code_address();
     let home = ours("relay-a", runtime).listen(listen);
     let theirs = ClaudectlHome::new(Version::Current, "ctl-b", 1);
     let mut relay = home.serve();
