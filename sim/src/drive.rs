@@ -39,6 +39,13 @@ impl<M: Subject> World<M> {
         {
             return;
         }
+        if what.is_of_disk()
+            && let Some(life) = what.life()
+            && let Some(stash) = &mut self.shell_mut(life.node).hung
+        {
+            stash.push(what);
+            return;
+        }
         match what {
             Happening::Script { number } => {
                 if let Some(script) = self.scripts.remove(&number) {
