@@ -183,6 +183,7 @@ impl<M: Machine + 'static> Core<M> {
                     link.unpark();
                 }
             }
+            self.net.doors.iter_mut().filter(|door| door.open).for_each(Door::unpark);
         }
         if self.host.is_done(now) {
             self.host.stop(now, &mut self.net);
@@ -272,8 +273,9 @@ impl<M: Machine + 'static> Acceptor<M> {
 
     /// Accepts what there is, but no more than its share of a turn.
     fn accept(&mut self, core: &mut Core<M>, context: &mut Context<'_>) {
+        let congested = core.host.is_congested();
         let door = &mut core.net.doors[self.door];
-        if !door.open {
+        if !door.open || congested {
             door.parked = Some(context.waker().clone());
             return;
         }
@@ -284,6 +286,9 @@ impl<M: Machine + 'static> Acceptor<M> {
             self.waiting = false;
         }
         for _ in 0..ACCEPTS {
+            if core.host.is_congested() {
+                break;
+            }
             let error = match core.net.doors[self.door].accept() {
                 Ok((socket, peer)) => {
                     let by = ListenerId(self.door as u16);

@@ -182,6 +182,12 @@ impl Door {
         }
     }
 
+    pub(crate) fn unpark(&mut self) {
+        if let Some(waker) = self.parked.take() {
+            waker.wake();
+        }
+    }
+
     pub(crate) fn poll_acceptable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.listener {
             Accepting::Tcp(listener) => listener.poll_readable(context),
@@ -253,8 +259,8 @@ impl<M: Machine + 'static> Port<M> for Net<M> {
     fn accepting(&mut self, listener: ListenerId, on: bool) {
         if let Some(door) = self.doors.get_mut(usize::from(listener.0)) {
             door.open = on;
-            if on && let Some(waker) = door.parked.take() {
-                waker.wake();
+            if on {
+                door.unpark();
             }
         }
     }
