@@ -276,7 +276,7 @@ impl<M: Machine> Host<M> {
         true
     }
 
-    /// Whether to stop reading, from every connection and from the owner, until the journal has caught up.
+    /// Whether to stop reading, from every connection and from the owner, and accepting, until the journal has caught up.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.appended_bytes > Self::JOURNAL_BYTES || self.out.held_emissions() > Self::HELD_EMISSIONS

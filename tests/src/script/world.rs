@@ -129,7 +129,15 @@ impl Stage for InWorld {
     }
 
     fn reset(&mut self, client: usize) {
-        self.world.leave(self.stranger(client));
+        let stranger = self.stranger(client);
+        match self.over {
+            Over::Tcp => {
+                for link in self.world.links(self.node, stranger.node()) {
+                    self.world.reset(link);
+                }
+            }
+            Over::Unix => self.world.leave(stranger),
+        }
         self.clients[client].left = true;
     }
 

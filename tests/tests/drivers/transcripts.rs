@@ -228,6 +228,24 @@ fn a_reset_in_the_middle_reads_the_same_everywhere() {
     }
 }
 
+/// Where the system has no poll for it, a driver finds out by its next write.
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn a_reset_behind_a_half_close_reads_the_same_everywhere() {
+    let transcript = alike_over(
+        Over::Tcp,
+        &[
+            Deed::Connect,
+            send(0, "stay\nlater 600000 nobody hears this\n", 100),
+            Deed::Finish(0),
+            Deed::Until(Seen::Eof(0)),
+            Deed::Reset(0),
+            Deed::Until(Seen::Closed(0, CloseReason::Reset)),
+        ],
+    );
+    assert_eq!(transcript.events[&Some(0)].len(), 3);
+}
+
 #[test]
 fn flushes_and_aborts_read_the_same_everywhere() {
     let held = "keep a\necho b\n";
