@@ -109,6 +109,7 @@ impl<M: Machine> Host<M> {
 
     /// A dial succeeded.
     pub fn dialled(&mut self, now: Now, conn: ConnId, peer: &Endpoint, identity: Option<&str>) {
+        let conn = self.out.own(conn);
         match self.out.touch(conn) {
             Some(tx) if tx.stage == Stage::Dialling => tx.stage = Stage::Open,
             Some(_) | None => return,
@@ -118,6 +119,7 @@ impl<M: Machine> Host<M> {
 
     /// Bytes arrived.
     pub fn received(&mut self, now: Now, conn: ConnId, data: &[u8]) {
+        let conn = self.out.own(conn);
         for data in data.chunks(Self::MAX_READ) {
             match self.out.get_mut(conn) {
                 Some(tx) if tx.stage == Stage::Open && !tx.eof => {}
@@ -130,6 +132,7 @@ impl<M: Machine> Host<M> {
 
     /// The peer half-closed.
     pub fn eof(&mut self, now: Now, conn: ConnId) {
+        let conn = self.out.own(conn);
         match self.out.touch(conn) {
             Some(tx) if !tx.eof => tx.eof = true,
             Some(_) | None => return,
@@ -141,6 +144,7 @@ impl<M: Machine> Host<M> {
 
     /// A socket that was [`Blocked`](Wrote::Blocked) takes bytes again.
     pub fn writable(&mut self, conn: ConnId) {
+        let conn = self.out.own(conn);
         if let Some(tx) = self.out.touch(conn) {
             tx.blocked = false;
         }
@@ -148,6 +152,7 @@ impl<M: Machine> Host<M> {
 
     /// A connection or a dial ended. Repeated, or for an id that has ended: nothing.
     pub fn closed(&mut self, now: Now, conn: ConnId, why: CloseReason) {
+        let conn = self.out.own(conn);
         let Some(stage) = self.stage(conn) else { return };
         let why = match stage {
             // What the machine closed stays closed by the machine, however the socket ended.
@@ -271,7 +276,7 @@ impl<M: Machine> Host<M> {
         true
     }
 
-    /// Whether to stop reading, from every connection and from the owner, until the journal has caught up.
+    /// Whether to stop reading, from every connection and from the owner, and accepting, until the journal has caught up.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.appended_bytes > Self::JOURNAL_BYTES || self.out.held_emissions() > Self::HELD_EMISSIONS

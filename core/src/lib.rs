@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod action;
+mod conn;
 #[cfg(feature = "peer")]
 pub mod frame;
 pub mod host;

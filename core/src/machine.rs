@@ -5,6 +5,7 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use crate::action::{ActId, Acted};
+pub use crate::conn::ConnId;
 use crate::journal::Seq;
 use crate::outbox::Outbox;
 use crate::time::{Mono, Now};
@@ -174,43 +175,6 @@ pub enum Input<'a, C> {
         /// The request.
         command: C,
     },
-}
-
-/// A connection, or a dial under way: a slot and how often it was used before.
-///
-/// Only a [`Host`](crate::host::Host) and its [`Outbox`] make one, so that no id can be invented:
-///
-/// ```compile_fail,E0624
-/// let _ = relay_core::machine::ConnId::new(0, 0);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId {
-    slot: u32,
-    generation: u32,
-}
-
-impl ConnId {
-    pub(crate) const fn new(slot: u32, generation: u32) -> Self {
-        Self { slot, generation }
-    }
-
-    /// The slot: small, dense, reused after the connection's end. A table of a driver may be indexed by it.
-    #[must_use]
-    pub const fn slot(self) -> usize {
-        self.slot as usize
-    }
-
-    /// How many connections had this slot before.
-    #[must_use]
-    pub const fn generation(self) -> u32 {
-        self.generation
-    }
-}
-
-impl fmt::Debug for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "conn {}.{}", self.slot, self.generation)
-    }
 }
 
 /// One of the driver's listeners: its place in the list that the driver was started with.

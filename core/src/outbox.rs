@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::action::{ActId, Action};
+use crate::conn::Tag;
 use crate::journal::{Records, Seq};
 use crate::machine::{CloseReason, ConnId, ListenerId, Refused, Target, Ticket};
 
@@ -56,6 +57,7 @@ pub enum Close {
 /// }
 /// ```
 pub struct Outbox<E, A> {
+    tag: Tag,
     slots: Vec<Tx>,
     spare_slots: Vec<u32>,
     /// Slots that need attention when the host settles, each once.
@@ -195,6 +197,7 @@ impl<E, A> Outbox<E, A> {
 
     pub(crate) fn new(newest: Seq) -> Self {
         Self {
+            tag: Tag::new(),
             slots: Vec::new(),
             spare_slots: Vec::new(),
             dirty: Vec::new(),
@@ -464,17 +467,20 @@ impl<E, A> Outbox<E, A> {
     }
 
     fn get(&self, conn: ConnId) -> Option<&Tx> {
+        self.tag.check(conn);
         let tx = self.slots.get(conn.slot())?;
         (tx.generation == conn.generation() && tx.stage != Stage::Free).then_some(tx)
     }
 
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Tx> {
+        self.tag.check(conn);
         let tx = self.slots.get_mut(conn.slot())?;
         (tx.generation == conn.generation() && tx.stage != Stage::Free).then_some(tx)
     }
 
     /// As `get_mut`, with the connection on the list of those to settle.
     pub(crate) fn touch(&mut self, conn: ConnId) -> Option<&mut Tx> {
+        self.tag.check(conn);
         let Some(tx) = self.slots.get_mut(conn.slot()) else {
             self.stale += 1;
             return None;
@@ -501,7 +507,7 @@ impl<E, A> Outbox<E, A> {
             debug_assert_eq!(tx.stage, Stage::Free);
             tx.stage = stage;
             tx.named = named;
-            return ConnId::new(slot, tx.generation);
+            return self.tag.mark(ConnId::new(slot, tx.generation));
         }
         self.slots.push(Tx {
             generation: 0,
@@ -521,7 +527,12 @@ impl<E, A> Outbox<E, A> {
             closing: false,
             named,
         });
-        ConnId::new((self.slots.len() - 1) as u32, 0)
+        self.tag.mark(ConnId::new((self.slots.len() - 1) as u32, 0))
+    }
+
+    /// An id as the driver has it. It may come from a record of another run, and is this host's by what it says.
+    pub(crate) fn own(&self, conn: ConnId) -> ConnId {
+        self.tag.mark(conn)
     }
 
     /// Gives a slot back, with its buffer; its id is stale from here on. Returns the bytes that were unsent.
@@ -556,7 +567,7 @@ impl<E, A> Outbox<E, A> {
     /// The connection that has a slot now.
     pub(crate) fn at(&self, slot: u32) -> Option<ConnId> {
         let tx = self.slots.get(slot as usize)?;
-        (tx.stage != Stage::Free).then(|| ConnId::new(slot, tx.generation))
+        (tx.stage != Stage::Free).then(|| self.tag.mark(ConnId::new(slot, tx.generation)))
     }
 
     pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Tx> {

@@ -41,7 +41,7 @@ pub trait Port<M: Machine> {
     /// Whether to read from a connection. All are read from the start.
     fn reading(&mut self, conn: ConnId, on: bool);
 
-    /// Whether to accept from a listener. All are accepted from at the start.
+    /// Whether to accept from a listener. All are accepted from at the start; nobody is behind the call that says no.
     fn accepting(&mut self, listener: ListenerId, on: bool);
 
     /// Ends a connection, or a dial under way, and forgets its id.

@@ -14,6 +14,7 @@ use smol::future;
 
 use crate::bell::Bell;
 use crate::driver::{Core, Shared};
+use crate::failures::Watched;
 use crate::net::{Socket, Spawn};
 
 /// How long a dial may take.
@@ -72,6 +73,23 @@ impl<M: Machine + 'static> Future for Writer<M> {
             core.host.writable(self.conn);
             self.shared.bell.ring();
             Poll::Ready(())
+        })
+    }
+}
+
+/// Waits for sockets that fail though nobody reads them, for as long as the driver runs.
+pub(crate) struct Watcher<M: Machine + 'static>(pub(crate) Rc<Shared<M>>);
+
+impl<M: Machine + 'static> Future for Watcher<M> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.enter(|core| {
+            while let Poll::Ready(failed) = core.failures.poll_failed(context) {
+                core.fail(failed);
+                self.0.bell.ring();
+            }
+            Poll::Pending
         })
     }
 }
@@ -153,6 +171,7 @@ impl<M: Machine + 'static> Core<M> {
         link.read_in = turn;
         match result.and_then(|()| socket.read(&mut self.buffer)) {
             Ok(0) => {
+                self.failures.watch((conn.slot() as u32, conn.generation()), socket);
                 let now = self.clock.now();
                 self.host.eof(now, conn);
                 bell.ring();
@@ -203,6 +222,19 @@ impl<M: Machine + 'static> Core<M> {
             bell.ring();
         }
         Poll::Pending
+    }
+
+    /// Ends those connections whose sockets failed.
+    fn fail(&mut self, failed: Vec<Watched>) {
+        for conn in failed.into_iter().filter_map(|watched| self.net.links.id(watched)).collect::<Vec<_>>() {
+            let link = self.net.links.get_mut(conn);
+            let socket = link.and_then(|link| link.socket.as_ref());
+            if let Some(error) = socket.and_then(Socket::take_error) {
+                self.net.links.remove(conn);
+                let now = self.clock.now();
+                self.host.closed(now, conn, close_reason(&error));
+            }
+        }
     }
 
     fn dialled(&mut self, conn: ConnId, outcome: Result<(Socket, Endpoint), DialError>) {

@@ -20,7 +20,8 @@ use smol::LocalExecutor;
 use smol::future::yield_now;
 
 use crate::bell::Bell;
-use crate::conn::{Reader, Writer, dial};
+use crate::conn::{Reader, Watcher, Writer, dial};
+use crate::failures::Failures;
 use crate::net::{Door, Links, Net, Spawn};
 
 /// The buffer that all reads share, in bytes.
@@ -83,6 +84,7 @@ impl<M: Machine + 'static> Driver<M> {
         let core = Core {
             host: Host::new(machine, newest),
             net: Net { links: Links::default(), doors, spawn: Vec::new(), desk },
+            failures: Failures::new()?,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             clock: Clock,
             panic: None,
@@ -103,6 +105,7 @@ impl<M: Machine + 'static> Driver<M> {
         let shared = Rc::new(Shared { core: RefCell::new(self.core), bell: self.bell });
         // Dropped before `shared`: the tasks hold the one and are held by the other.
         let executor = LocalExecutor::new();
+        executor.spawn(Watcher(Rc::clone(&shared))).detach();
         let doors = shared.core.borrow().net.doors.len();
         for door in 0..doors {
             executor.spawn(Acceptor::new(Rc::clone(&shared), door)).detach();
@@ -123,6 +126,7 @@ pub(crate) struct Shared<M: Machine + 'static> {
 pub(crate) struct Core<M: Machine + 'static> {
     pub(crate) host: Host<M>,
     pub(crate) net: Net<M>,
+    pub(crate) failures: Failures,
     pub(crate) buffer: Box<[u8]>,
     pub(crate) clock: Clock,
     /// What a task panicked with.
@@ -183,6 +187,7 @@ impl<M: Machine + 'static> Core<M> {
                     link.unpark();
                 }
             }
+            self.net.doors.iter_mut().filter(|door| door.open).for_each(Door::unpark);
         }
         if self.host.is_done(now) {
             self.host.stop(now, &mut self.net);
@@ -272,8 +277,9 @@ impl<M: Machine + 'static> Acceptor<M> {
 
     /// Accepts what there is, but no more than its share of a turn.
     fn accept(&mut self, core: &mut Core<M>, context: &mut Context<'_>) {
+        let congested = core.host.is_congested();
         let door = &mut core.net.doors[self.door];
-        if !door.open {
+        if !door.open || congested {
             door.parked = Some(context.waker().clone());
             return;
         }
@@ -284,6 +290,9 @@ impl<M: Machine + 'static> Acceptor<M> {
             self.waiting = false;
         }
         for _ in 0..ACCEPTS {
+            if core.host.is_congested() {
+                break;
+            }
             let error = match core.net.doors[self.door].accept() {
                 Ok((socket, peer)) => {
                     let by = ListenerId(self.door as u16);

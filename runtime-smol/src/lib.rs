@@ -61,6 +61,8 @@
 //! - What a batch of reads left is carried out once, behind the batch: records go to the journal together, and each
 //!   connection is written to once.
 //! - A peer that always has more to say, or a flood of connects, waits its turn behind the others.
+//! - While the journal is too far behind, nothing is read and nobody is accepted.
+//! - A reset behind the peer's half-close is told at once on Linux and Android, elsewhere by the next write.
 //! - A process without a descriptor left accepts again as soon as there is one, at the latest after 100 ms.
 //!
 //! [`Machine`]: relay_core::machine::Machine
@@ -68,6 +70,7 @@
 mod bell;
 mod conn;
 mod driver;
+mod failures;
 mod net;
 
 use std::io;

@@ -15,6 +15,8 @@ use relay_core::port::{Ending, Port, Wrote};
 use relay_runtime::{Desk, Listener, SocketFile, close_reason, unix_endpoint};
 use smol::Task;
 
+use crate::failures::Watched;
+
 /// A connection's socket.
 pub(crate) enum Socket {
     Tcp(Async<TcpStream>),
@@ -53,6 +55,15 @@ impl Socket {
         }
     }
 
+    /// What it failed with, where it did and nobody was told yet.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        let error = match self {
+            Self::Tcp(socket) => socket.get_ref().take_error(),
+            Self::Unix(socket) => socket.get_ref().take_error(),
+        };
+        error.unwrap_or_else(Some)
+    }
+
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.get_ref().write(bytes),
@@ -87,7 +98,7 @@ impl AsFd for Socket {
 
 /// A connection, or a dial under way. Kept small: there is one for every idle link.
 pub(crate) struct Link {
-    generation: u32,
+    conn: ConnId,
     /// The turn in which it was last read.
     pub(crate) read_in: u32,
     /// Whether the machine lets it be read.
@@ -104,15 +115,7 @@ pub(crate) struct Link {
 
 impl Link {
     fn new(conn: ConnId, socket: Option<Socket>) -> Self {
-        Self {
-            generation: conn.generation(),
-            read_in: 0,
-            reading: true,
-            socket,
-            parked: None,
-            task: None,
-            writer: None,
-        }
+        Self { conn, read_in: 0, reading: true, socket, parked: None, task: None, writer: None }
     }
 
     pub(crate) fn unpark(&mut self) {
@@ -136,11 +139,17 @@ impl Links {
     }
 
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Link> {
-        self.0.get_mut(conn.slot())?.as_mut().filter(|link| link.generation == conn.generation())
+        self.0.get_mut(conn.slot())?.as_mut().filter(|link| link.conn == conn)
+    }
+
+    /// The id that a socket was watched under, while it is that connection's.
+    pub(crate) fn id(&self, (slot, generation): Watched) -> Option<ConnId> {
+        let link = self.0.get(slot as usize)?.as_ref()?;
+        (link.conn.generation() == generation).then_some(link.conn)
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<Link> {
-        self.0.get_mut(conn.slot())?.take_if(|link| link.generation == conn.generation())
+        self.0.get_mut(conn.slot())?.take_if(|link| link.conn == conn)
     }
 }
 
@@ -179,6 +188,12 @@ impl Door {
                 let peer = unix_endpoint(&socket);
                 Ok((socket, peer))
             }
+        }
+    }
+
+    pub(crate) fn unpark(&mut self) {
+        if let Some(waker) = self.parked.take() {
+            waker.wake();
         }
     }
 
@@ -253,8 +268,8 @@ impl<M: Machine + 'static> Port<M> for Net<M> {
     fn accepting(&mut self, listener: ListenerId, on: bool) {
         if let Some(door) = self.doors.get_mut(usize::from(listener.0)) {
             door.open = on;
-            if on && let Some(waker) = door.parked.take() {
-                waker.wake();
+            if on {
+                door.unpark();
             }
         }
     }

@@ -39,6 +39,13 @@ impl<M: Subject> World<M> {
         {
             return;
         }
+        if what.is_of_disk()
+            && let Some(life) = what.life()
+            && let Some(stash) = &mut self.shell_mut(life.node).hung
+        {
+            stash.push(what);
+            return;
+        }
         match what {
             Happening::Script { number } => {
                 if let Some(script) = self.scripts.remove(&number) {
@@ -118,6 +125,7 @@ impl<M: Subject> World<M> {
         }
         if relieved {
             self.read_all(node);
+            self.accept_all(node);
         }
         self.arm(node);
         Some(result)
@@ -177,6 +185,15 @@ impl<M: Subject> World<M> {
         let Self { core, nodes, .. } = self;
         for (link, at) in nodes[usize::from(node.0)].shell.conns.values() {
             core.queue.push(core.now, Happening::Read { link: *link, at: *at });
+        }
+    }
+
+    /// Looks again at all that waits at a node's listeners.
+    fn accept_all(&mut self, node: NodeId) {
+        let Self { core, nodes, .. } = self;
+        let shell = &nodes[usize::from(node.0)].shell;
+        for (_, listener) in shell.listeners.iter().zip(0..) {
+            core.queue.push(core.now, Happening::Accept { life: shell.life(), listener });
         }
     }
 

@@ -170,6 +170,18 @@ impl<M: Subject> World<M> {
         self.shell_mut(node).disk.set_fault(fault);
     }
 
+    /// Lets a node's disk hang, which ends no sync and no action, or go on: what it would have ended it ends now, in order.
+    pub fn stall_disk(&mut self, node: NodeId, stalled: bool) {
+        if stalled {
+            self.shell_mut(node).hung.get_or_insert_default();
+            return;
+        }
+        let stash = mem::take(&mut self.shell_mut(node).hung);
+        for what in stash.into_iter().flatten() {
+            self.core.queue.push(self.core.now, what);
+        }
+    }
+
     /// How long a sync takes from here on.
     pub fn sync_time(&mut self, range: RangeInclusive<Duration>) {
         self.core.sync_time = range;

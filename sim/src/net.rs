@@ -204,10 +204,12 @@ impl Core {
             self.net.links.remove(&id);
             return;
         }
+        // A unix socket has no reset to send, but the one for what it never read.
+        let resets = how == Ending::Reset && matches!(link.address, Address::Tcp(_));
         match was {
             EndStage::Opening | EndStage::Gone => {}
             // What was sent and never read is answered with a reset.
-            EndStage::Waiting | EndStage::Open if unread || how == Ending::Reset => self.reset(id, side),
+            EndStage::Waiting | EndStage::Open if unread || resets => self.reset(id, side),
             EndStage::Waiting | EndStage::Open => self.finish(id, side),
         }
     }

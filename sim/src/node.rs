@@ -109,6 +109,8 @@ pub(crate) struct Shell<M: Machine> {
     /// What came while the process was held; `None` where it is not.
     pub(crate) frozen: Option<Vec<Happening>>,
     pub(crate) stalled: bool,
+    /// What the disk would have ended while it hangs; `None` where it does not.
+    pub(crate) hung: Option<Vec<Happening>>,
     pub(crate) congested: bool,
     /// The newest record that something visible rested on.
     pub(crate) visible: Seq,
@@ -149,6 +151,7 @@ impl<M: Machine> Shell<M> {
             answers: Vec::new(),
             frozen: None,
             stalled: false,
+            hung: None,
             congested: false,
             visible: Seq::NONE,
             tails: BTreeMap::new(),

@@ -57,6 +57,23 @@ impl Happening {
         }
     }
 
+    /// Whether it is a disk's to end.
+    pub(crate) const fn is_of_disk(self) -> bool {
+        match self {
+            Self::Synced { .. } | Self::Reopen { .. } | Self::Acted { .. } => true,
+            Self::Script { .. }
+            | Self::Timer { .. }
+            | Self::Knock { .. }
+            | Self::Answered { .. }
+            | Self::DialTimeout { .. }
+            | Self::Accept { .. }
+            | Self::Arrive { .. }
+            | Self::Reset { .. }
+            | Self::Read { .. }
+            | Self::Window { .. } => false,
+        }
+    }
+
     /// The node's life that this happens to, where it is bound to one.
     pub(crate) const fn life(self) -> Option<Life> {
         match self {

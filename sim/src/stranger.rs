@@ -56,6 +56,12 @@ impl<M: Subject> World<M> {
         self.order(stranger, Order::Close);
     }
 
+    /// Whether a stranger has a connection that stands.
+    #[must_use]
+    pub fn is_connected(&self, stranger: Stranger) -> bool {
+        self.visitor(stranger).is_some_and(|visitor| visitor.open)
+    }
+
     /// All that a stranger has read since it came or since its node's last start.
     #[must_use]
     pub fn heard(&self, stranger: Stranger) -> &[u8] {
@@ -114,6 +120,8 @@ pub(crate) struct Visitor {
     /// Set by the world, which sees the machine but cannot change it.
     orders: RefCell<VecDeque<Order>>,
     conn: Option<ConnId>,
+    /// Whether it stands.
+    open: bool,
     heard: Vec<u8>,
     eof: bool,
     ended: Option<CloseReason>,
@@ -135,13 +143,13 @@ impl Visitor {
                 {
                     out.close(older, Close::Abort);
                 }
-                (self.eof, self.ended) = (false, None);
+                (self.open, self.eof, self.ended) = (true, false, None);
                 Self::unbind(*conn, out);
             }
             Input::Bytes { conn, data } if self.conn == Some(*conn) => self.heard.extend_from_slice(data),
             Input::Eof { conn } if self.conn == Some(*conn) => self.eof = true,
             Input::Closed { conn, why, .. } if self.conn == Some(*conn) => {
-                self.conn = None;
+                (self.conn, self.open) = (None, false);
                 self.ended = Some(*why);
             }
             Input::Bytes { .. }
@@ -167,7 +175,7 @@ impl Visitor {
             (Order::Dial(address), _) => {
                 let conn = out.dial(Target { address, transport: Transport::Plain });
                 Self::unbind(conn, out);
-                self.conn = Some(conn);
+                (self.conn, self.open) = (Some(conn), false);
             }
             (Order::Send(bytes), Some(conn)) => out.send(conn, |buf| buf.extend_from_slice(&bytes)),
             (Order::Finish, Some(conn)) => out.finish(conn),

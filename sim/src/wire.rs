@@ -65,7 +65,7 @@ impl<M: Subject> World<M> {
     pub(crate) fn accept(&mut self, node: NodeId, listener: u16) {
         loop {
             let shell = self.shell_mut(node);
-            if shell.state != State::Up || shell.frozen.is_some() {
+            if shell.state != State::Up || shell.frozen.is_some() || shell.congested {
                 return;
             }
             let Some(own) = shell.listeners.get_mut(usize::from(listener)) else { return };

@@ -171,6 +171,15 @@ impl Client {
         }
     }
 
+    /// The port that it connects from, over TCP.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().ok().map(|address| address.port()),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// A second hand on the same socket, which has read nothing ahead.
     ///
     /// # Panics

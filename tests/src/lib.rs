@@ -1,7 +1,8 @@
-//! Cross-crate conformance: both drivers side by side, real peers, benches.
+//! Cross-crate conformance: both drivers side by side and the simulated world, real peers, benches.
 
 extern crate alloc;
 
+pub mod actor;
 pub mod client;
 pub mod disk;
 pub mod fleet;

@@ -8,11 +8,13 @@
 //! | `free TEXT` | `TEXT`, resting on nothing |
 //! | `keep TEXT` | a record, then `kept TEXT`; `refused` while the journal fails |
 //! | `note TEXT` | a record, and nothing said of it |
+//! | `bulk N` | a record of N bytes, and nothing said of it |
 //! | `tell TEXT` | an event, resting on all that was recorded before |
 //! | `flood N` | N bytes `.` and the end of the line |
 //! | `later MS TEXT` | `TEXT` after so many milliseconds |
 //! | `limit HIGH LOW CAP` | how much may be unsent from here on |
-//! | `write NAME TEXT` | an action; `written` or `unwritten` |
+//! | `write NAME TEXT`, `remove NAME` | an action on a file; `done`, or why not |
+//! | `read NAME LIMIT` | an action; the file's text, or why not |
 //! | `dial tcp ADDRESS`, `dial unix PATH` | a connection that says `echo hello`, tells what it hears and finishes |
 //! | `stay` | our direction stays open when the peer finishes, until `later` has said its last |
 //! | `finish`, `close`, `abort` | our half-close, our close behind what is queued, our close at once |
@@ -20,8 +22,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use relay_core::action::{ActId, Action, Contents, FilePath};
-use relay_core::machine::{CloseReason, ConnId, Input, ListenerId, Machine, Opener, Target, Ticket};
+use relay_core::action::{ActId, ActOutput, Acted, Action, Contents, FilePath};
+use relay_core::machine::{
+    CloseReason, ConnId, Endpoint, Input, ListenerId, Machine, Opener, Target, Ticket,
+};
 use relay_core::outbox::{Close, Limits, Outbox};
 use relay_core::time::{Mono, Now};
 
@@ -68,6 +72,9 @@ pub enum Ask {
     Accepting(bool),
     /// Aborts every connection; answers how many.
     AbortAll,
+    /// Answers who the other end of a connection is: `uid << 32 | pid` of a unix socket, the port of TCP, and all ones
+    /// where it is not known.
+    Peer(u64),
 }
 
 /// The machine.
@@ -87,6 +94,8 @@ pub struct Probe {
 struct Link {
     number: u64,
     dialled: bool,
+    /// The other end, as [`Ask::Peer`] has it.
+    peer: Option<u64>,
     /// The begin of a line whose end has not come.
     tail: Vec<u8>,
     stay: bool,
@@ -105,6 +114,12 @@ impl Probe {
         self.begun += 1;
         self.links.insert(conn, Link { number, dialled, ..Link::default() });
         number
+    }
+
+    fn meet(&mut self, conn: ConnId, peer: &Endpoint) {
+        if let Some(link) = self.links.get_mut(&conn) {
+            link.peer = Some(number_of(peer));
+        }
     }
 
     fn bytes(&mut self, now: Now, conn: ConnId, data: &[u8], out: &mut Out) {
@@ -148,6 +163,10 @@ impl Probe {
             "note" => {
                 out.record(|record| record.extend_from_slice(rest.as_bytes()));
             }
+            "bulk" => {
+                let count = rest.parse().unwrap_or(0);
+                out.record(|record| record.resize(record.len() + count, b'.'));
+            }
             "tell" => out.event(Seen::Told(number, rest.to_owned())),
             "flood" => {
                 let count = rest.parse().unwrap_or(0);
@@ -171,14 +190,14 @@ impl Probe {
             }
             "write" => {
                 let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
-                match FilePath::new(name) {
-                    Some(path) => {
-                        let contents = Contents::public(text.as_bytes().to_vec());
-                        let id = out.act(Action::WriteFile { path, contents });
-                        self.acts.insert(id, conn);
-                    }
-                    None => say_free(out, conn, "unwritten"),
-                }
+                let contents = Contents::public(text.as_bytes().to_vec());
+                self.act(conn, name, |path| Action::WriteFile { path, contents }, out);
+            }
+            "remove" => self.act(conn, rest, |path| Action::RemoveFile { path }, out),
+            "read" => {
+                let (name, limit) = rest.split_once(' ').unwrap_or((rest, ""));
+                let limit = limit.parse().unwrap_or(MAX_LINE);
+                self.act(conn, name, |path| Action::ReadFile { path, limit }, out);
             }
             "dial" => match target(rest) {
                 Some(target) => {
@@ -192,6 +211,16 @@ impl Probe {
             "close" => out.close(conn, Close::Flush),
             "abort" => out.close(conn, Close::Abort),
             _ => say_free(out, conn, "what?"),
+        }
+    }
+
+    fn act(&mut self, conn: ConnId, name: &str, action: impl FnOnce(FilePath) -> Action, out: &mut Out) {
+        match FilePath::new(name) {
+            Some(path) => {
+                let id = out.act(action(path));
+                self.acts.insert(id, conn);
+            }
+            None => say_free(out, conn, "no path"),
         }
     }
 
@@ -222,6 +251,10 @@ impl Probe {
                 }
                 out.answer(ticket, self.links.len() as u64);
             }
+            Ask::Peer(number) => {
+                let link = self.links.values().find(|link| link.number == number);
+                out.answer(ticket, link.and_then(|link| link.peer).unwrap_or(u64::MAX));
+            }
         }
     }
 
@@ -247,14 +280,16 @@ impl Machine for Probe {
 
     fn step(&mut self, now: Now, input: Input<'_, Ask>, out: &mut Out) {
         match input {
-            Input::Opened { conn, by: Opener::Accepted(_), .. } => {
+            Input::Opened { conn, by: Opener::Accepted(_), peer, .. } => {
                 let number = self.begin(conn, false);
+                self.meet(conn, peer);
                 out.event_free(Seen::Opened(number, false));
                 if self.draining {
                     out.close(conn, Close::Flush);
                 }
             }
-            Input::Opened { conn, by: Opener::Dialled, .. } => {
+            Input::Opened { conn, by: Opener::Dialled, peer, .. } => {
+                self.meet(conn, peer);
                 if let Some(link) = self.links.get(&conn) {
                     out.event_free(Seen::Opened(link.number, true));
                     say_free(out, conn, "echo hello");
@@ -280,7 +315,7 @@ impl Machine for Probe {
             Input::Resumed { .. } => out.event_free(Seen::Resumed),
             Input::Acted { id, result } => {
                 if let Some(conn) = self.acts.remove(&id) {
-                    say_free(out, conn, if result.is_ok() { "written" } else { "unwritten" });
+                    say_free(out, conn, &acted(result));
                 }
             }
             Input::Drain { .. } => {
@@ -324,6 +359,23 @@ fn say_free(out: &mut Out, conn: ConnId, text: &str) {
 fn push_line(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
     bytes.push(b'\n');
+}
+
+fn acted(result: Acted) -> String {
+    match result {
+        Ok(ActOutput::Contents(contents)) => String::from_utf8_lossy(contents.as_bytes()).into_owned(),
+        Ok(_) => "done".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// An other end as a number: the user and the process of a unix socket, the port of TCP; all ones where it is not known.
+fn number_of(peer: &Endpoint) -> u64 {
+    match peer {
+        Endpoint::Tcp(address) => u64::from(address.port()),
+        Endpoint::Unix { uid: Some(uid), pid: Some(pid) } => u64::from(*uid) << 32 | u64::from(*pid),
+        Endpoint::Unix { .. } | _ => u64::MAX,
+    }
 }
 
 fn accepting(out: &mut Out, on: bool) {

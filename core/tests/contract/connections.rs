@@ -20,6 +20,30 @@ fn ids_come_from_one_source_whether_accepted_or_dialled() {
     assert_eq!(rig.accept().slot(), 3);
 }
 
+/// Slots collide, so that the bytes would go to a stranger.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "conn 0.0 is an id of another host")]
+fn an_id_of_another_host_is_caught() {
+    let (mut one, mut other) = (Rig::new(), Rig::new());
+    let conn = one.accept();
+    assert_eq!(conn, other.accept());
+    other.send(conn, "astray");
+}
+
+/// What a driver says may come from a record of another run.
+#[test]
+fn a_run_is_repeated_with_the_ids_that_it_had() {
+    let (mut one, mut other) = (Rig::new(), Rig::new());
+    let conn = one.accept();
+    other.accept();
+    other.host.received(other.now(), conn, b"x");
+    other.host.eof(other.now(), conn);
+    other.host.closed(other.now(), conn, CloseReason::Reset);
+    other.settle();
+    assert_eq!(other.heard(), ["bytes x", "eof conn 0.0", "closed conn 0.0 Reset 0"]);
+}
+
 #[test]
 fn a_dial_sends_what_was_queued_meanwhile() {
     let mut rig = Rig::new();

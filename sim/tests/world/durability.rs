@@ -47,6 +47,30 @@ fn what_was_not_synced_may_be_lost_and_was_then_not_answered() {
 }
 
 #[test]
+fn a_disk_that_hangs_ends_nothing_until_it_goes_on() {
+    let (mut world, node) = one(2);
+    world.stall_disk(node, true);
+    let recorded = world.command(node, Do::Record("one".into()));
+    let path = FilePath::new("a").expect("a path");
+    let contents = Contents::public(b"text".to_vec());
+    world.command(node, Do::Act(Action::WriteFile { path, contents }));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!((world.answer(node, recorded), world.disk(node).file("a")), (None, None));
+    world.stall_disk(node, false);
+    world.settle();
+    assert_eq!(world.answer(node, recorded), Some(&Ok(Seq::new(1))));
+    assert!(world.disk(node).file("a").is_some());
+    // What hung in an earlier life is over with it.
+    world.stall_disk(node, true);
+    world.command(node, Do::Record("two".into()));
+    world.run_for(Duration::from_secs(60));
+    world.restart(node);
+    world.stall_disk(node, false);
+    world.settle();
+    assert!(world.answers(node).count() == 1 && world.is_up(node));
+}
+
+#[test]
 fn batches_that_queue_during_a_sync_go_together() {
     let (mut world, node) = one(1);
     world.sync_time(Duration::from_millis(5)..=Duration::from_millis(5));

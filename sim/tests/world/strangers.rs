@@ -44,6 +44,30 @@ fn a_stranger_listens_and_leaves() {
 }
 
 #[test]
+fn a_unix_socket_has_no_reset_but_for_what_was_not_read() {
+    for (unread, told) in [(false, CloseReason::Finished), (true, CloseReason::Reset)] {
+        let mut world = World::new(1);
+        let server = world.node(|_, _, disk| Clerk::of(disk));
+        world.listen_unix(server, "run/a.sock");
+        let stranger = world.stranger("run/a.sock");
+        assert!(!world.is_connected(stranger));
+        world.settle();
+        assert!(world.is_connected(stranger));
+        world.stall_reader(stranger.node(), true);
+        if unread {
+            world.command(server, Do::Say("unread\n".into()));
+            world.settle();
+        }
+        world.leave(stranger);
+        world.settle();
+        assert!(!world.is_connected(stranger));
+        world.command(server, Do::Finish);
+        world.settle();
+        assert_eq!(ends(world.events(server)), [told]);
+    }
+}
+
+#[test]
 fn a_stranger_that_does_not_read_holds_up_nobody_else() {
     let mut world = World::new(1);
     let server = world.node(|_, _, disk| Clerk::of(disk));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relay_core::machine::{CloseReason, Refused};
+use relay_tests::client::is_over;
 use relay_tests::probe::{Ask, Seen};
 use relay_tests::rig::{Over, PATIENCE, Rig, Running};
 
@@ -11,6 +12,7 @@ crate::everywhere![
     a_fin_before_the_journal_has_answered_is_answered,
     a_full_disk_acknowledges_nothing_and_recovers,
     a_slow_journal_stops_reading_and_recovers,
+    a_slow_journal_stops_accepting_and_recovers,
 ];
 
 fn nothing_is_said_before_it_is_durable(rig: &dyn Rig, over: Over) {
@@ -95,4 +97,22 @@ fn a_slow_journal_stops_reading_and_recovers(rig: &dyn Rig, over: Over) {
     assert_eq!(writer.ask("keep last"), "kept last");
     assert_eq!(other.ask("echo still here"), "still here");
     assert_eq!(running.disk.records().len(), NOTES + 1);
+}
+
+fn a_slow_journal_stops_accepting_and_recovers(rig: &dyn Rig, over: Over) {
+    let running = Running::start(rig, over);
+    let mut writer = running.client();
+    running.disk.hold();
+    writer.send("bulk 17000000\n");
+    running.until_gauge("journal_pending_bytes", |bytes| bytes > 16 << 20);
+    // The system takes the caller, and the driver leaves it there.
+    let mut caller = running.client();
+    caller.send("echo at last\n");
+    caller.patience(Duration::from_millis(300));
+    assert!(caller.try_line().is_err_and(|error| is_over(&error)));
+    assert_eq!(running.gauge("connections"), 1, "{} accepts though the host is congested", rig.name());
+    running.disk.release();
+    caller.patience(PATIENCE);
+    assert_eq!(caller.line(), "at last");
+    assert_eq!(running.gauge("connections"), 2);
 }

@@ -1,6 +1,10 @@
-//! Both drivers alike: every scenario on every driver, over TCP and over unix sockets.
+//! Both drivers alike: every scenario on every driver, over TCP and over unix sockets, and every script in the simulated
+//! world as well.
 #![allow(clippy::unwrap_used, clippy::unwrap_in_result, reason = "a scenario that fails panics")]
 
+mod actions;
+mod alike;
+mod conversations;
 mod dials;
 mod durability;
 mod ends;
