@@ -7,7 +7,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::book::{KnownAddress, PeerRecord};
+use super::addresses::KnownAddress;
+use super::book::PeerRecord;
 use super::fault::Fault;
 use super::report::{PeerReport, Report};
 use crate::frame::{EncodeError, Framing};

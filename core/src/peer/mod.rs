@@ -3,6 +3,7 @@
 //! [`Node`] is the whole of it as one [`Machine`](crate::machine::Machine): it listens and dials, keeps one link with
 //! each peer, and carries one-shots. What surrounds it in this folder are its parts, each a rule of the reference.
 
+mod addresses;
 mod admission;
 mod backoff;
 mod book;
@@ -16,9 +17,10 @@ pub mod pairing;
 mod report;
 mod settings;
 
+pub use addresses::{Addresses, KnownAddress};
 pub use admission::Admission;
 pub use backoff::Backoff;
-pub use book::{Addresses, KnownAddress, PeerRecord};
+pub use book::PeerRecord;
 pub use command::{
     Answer, Command, Direction, DownReason, Event, Failure, HandshakeFailure, LinkView, Message, PeerView,
 };

@@ -112,6 +112,6 @@ fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, F
     let peers = context.home.keys().list()?.peers;
     let paired = || peers.iter().filter(|peer| peer.paired);
     let only = |mut found: Vec<&Peer>| found.pop().filter(|_| found.is_empty()).map(|peer| peer.id.clone());
-    let there = paired().filter(|peer| peer.meta.candidates().contains(&addr)).collect();
+    let there = paired().filter(|peer| peer.addresses.contains(addr)).collect();
     Ok(only(there).or_else(|| only(paired().collect())))
 }

@@ -4,10 +4,12 @@ use core::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use relay_core::peer::KnownAddress;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
-use relay_core::time::Wall;
 use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::live::{self, Item};
 use super::{Context, secret};
@@ -32,7 +34,9 @@ pub(super) enum Peers {
         watch: bool,
     },
     Add(Add),
-    /// Show one peer: its addresses and, where relay serve runs in this home, its link and what it says of itself
+    /// Show one peer and all that is known of it
+    ///
+    /// Its addresses and, where relay serve runs in this home, its link and what it says of itself.
     #[command(after_help = "Example:\n  relay peers show build-2-1a2b3c4d")]
     Show {
         /// The peer's id
@@ -96,16 +100,16 @@ struct Source {
 struct PeerAnswer<'a> {
     id: &'a PeerId,
     paired: bool,
-    addr: Option<&'a str>,
+    addr: Option<String>,
     last_seen: Option<String>,
-    addrs: Vec<AddressAnswer<'a>>,
+    addrs: Vec<AddressAnswer>,
     /// How it stands with the node that runs here; null where none does.
     live: Option<&'a Live>,
 }
 
 #[derive(Serialize)]
-struct AddressAnswer<'a> {
-    addr: &'a str,
+struct AddressAnswer {
+    addr: String,
     last_seen: Option<String>,
 }
 
@@ -183,7 +187,7 @@ fn found(context: &Context<'_>) -> Result<Found, Failure> {
         listing.peers.into_iter().map(|peer| Known { live: live(&peer.id), peer }).collect();
     for live in lives.into_iter().filter(|live| live.link.is_some()) {
         if let Some(id) = PeerId::parse(&live.id) {
-            let peer = Peer { id, paired: false, meta: crate::keys::Meta::default() };
+            let peer = Peer { id, paired: false, addresses: relay_core::peer::Addresses::default() };
             peers.push(Known { peer, live: Some(live) });
         }
     }
@@ -201,7 +205,7 @@ fn items(peers: &[Known]) -> Vec<Item> {
         Item {
             id: known.peer.id.to_string(),
             row: row(known),
-            changes: format!("{changes:?} {said:?} {:?}", known.peer.meta.candidates()),
+            changes: format!("{changes:?} {said:?} {:?}", known.peer.addresses),
             object: serde_json::to_value(answer(known)).unwrap_or_default(),
         }
     };
@@ -213,7 +217,13 @@ fn row(known: &Known) -> Vec<String> {
     let state = if known.peer.paired { "paired" } else { "unpaired" };
     let link = known.live.as_ref().map_or_else(|| "-".to_owned(), Live::state);
     let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
-    vec![known.peer.id.to_string(), state.to_owned(), link, answer.addr.unwrap_or("-").to_owned(), seen]
+    vec![
+        known.peer.id.to_string(),
+        state.to_owned(),
+        link,
+        answer.addr.unwrap_or_else(|| "-".to_owned()),
+        seen,
+    ]
 }
 
 fn list(context: &mut Context<'_>) -> Result<(), Failure> {
@@ -309,11 +319,40 @@ fn live_facts(live: &Live) -> Vec<(&'static str, String)> {
         facts.extend(link.addr.map(|addr| ("over", addr.to_string())));
     }
     facts.extend(live.heartbeat_age.map(|age| ("heartbeat", format!("{age:.0} s ago"))));
-    let said = |raw: &Option<Box<serde_json::value::RawValue>>| raw.as_ref().map(|raw| raw.get().to_owned());
-    facts.extend(said(&live.capabilities).map(|text| ("capabilities", text)));
+    facts.extend(live.capabilities.as_ref().map(|raw| ("machine", machine(raw))));
     facts.extend(live.listen_addrs.iter().map(|addr| ("listens", addr.to_string())));
-    facts.extend(said(&live.headroom).map(|text| ("headroom", text)));
+    facts.extend(live.headroom.as_ref().map(|raw| ("spare", spare(raw))));
     facts
+}
+
+/// A manifest for people: system, relay and the tools that are there.
+fn machine(manifest: &RawValue) -> String {
+    let manifest: Value = serde_json::from_str(manifest.get()).unwrap_or_default();
+    let text = |key: &str| manifest[key].as_str().unwrap_or("?").to_owned();
+    let mut said =
+        vec![format!("{} {}", text("os"), text("arch")), format!("relay {}", text("claudectl_version"))];
+    for (name, tool) in manifest["tools"].as_object().into_iter().flatten() {
+        if tool["state"] == "present" {
+            said.push(
+                format!("{name} {}", tool["version"].as_str().unwrap_or_default()).trim_end().to_owned(),
+            );
+        }
+    }
+    said.join(", ")
+}
+
+/// What a machine has to spare, for people.
+fn spare(headroom: &RawValue) -> String {
+    let headroom: Value = serde_json::from_str(headroom.get()).unwrap_or_default();
+    let mut said = Vec::new();
+    for (key, what) in [("mem_free_mb", "MiB of memory"), ("disk_free_mb", "MiB of disk")] {
+        said.extend(headroom[key].as_u64().map(|mib| format!("{mib} {what}")));
+    }
+    said.extend(headroom["load_per_core"].as_f64().map(|load| format!("load {load:.2} a core")));
+    let tasks = headroom["running_tasks"].as_u64().unwrap_or(0);
+    let most = headroom["max_tasks"].as_u64().map(|most| format!(" of {most}")).unwrap_or_default();
+    said.push(format!("{tasks}{most} tasks running"));
+    said.join(", ")
 }
 
 /// Through the node that runs here, so that its link ends and it brings no file back; else the files alone.
@@ -352,21 +391,19 @@ fn prune(dry_run: bool, context: &mut Context<'_>) -> Result<(), Failure> {
 }
 
 fn answer(known: &Known) -> PeerAnswer<'_> {
-    let peer = &known.peer;
-    let seen = |millis| if millis == 0 { None } else { rfc3339(Wall::from_millis(millis)) };
-    let addrs: Vec<_> = peer
-        .meta
-        .addrs
-        .iter()
-        .map(|a| AddressAnswer { addr: &a.addr, last_seen: seen(a.last_seen) })
-        .collect();
+    let Known { peer, live } = known;
+    let address = |known: &KnownAddress| AddressAnswer {
+        addr: known.address.to_string(),
+        last_seen: (known.last_seen.as_millis() > 0).then(|| rfc3339(known.last_seen)).flatten(),
+    };
+    let addrs: Vec<_> = peer.addresses.iter().map(address).collect();
     PeerAnswer {
         id: &peer.id,
         paired: peer.paired,
-        addr: addrs.first().map(|a| a.addr),
-        last_seen: peer.meta.last_seen().and_then(rfc3339),
+        addr: addrs.first().map(|first| first.addr.clone()),
+        last_seen: peer.addresses.last_seen().and_then(rfc3339),
         addrs,
-        live: known.live.as_ref(),
+        live: live.as_ref(),
     }
 }
 

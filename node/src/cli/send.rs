@@ -70,7 +70,8 @@ struct PingAnswer<'a> {
 impl Send {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         let Self { peer, msg_type, payload, reply_within } = self;
-        if reply_within.is_some() && kind(&msg_type)?.answer().is_none() {
+        let has_reply = kind(&msg_type)?.answer().is_some();
+        if reply_within.is_some() && !has_reply {
             return Err(Failure::usage(
                 format!("a {msg_type} has no reply"),
                 "Send it without --reply-within.",

@@ -29,7 +29,7 @@ pub(super) struct Serve {
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Engine {
     /// The event loop [default: smol]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "smol|mio", hide_possible_values = true)]
     runtime: Option<Loop>,
     /// Seconds between two heartbeats, 1 to 300 [default: 30]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u16).range(1..=300))]

@@ -5,20 +5,16 @@
 //! added or removed counts from the next handshake on. Nothing that lies in the folder can do more harm than be
 //! ignored with a warning: sub-directories, pipes, huge files and names that are not UTF-8 included.
 
-mod meta;
-
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-pub use meta::{Address, MAX_ADDRESSES, Meta};
+use relay_core::peer::Addresses;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
-use relay_core::time::Wall;
 use zeroize::Zeroizing;
 
 use crate::atomic;
@@ -61,7 +57,7 @@ pub struct Peer {
     /// Whether its file holds a key.
     pub paired: bool,
     /// Its addresses.
-    pub meta: Meta,
+    pub addresses: Addresses,
 }
 
 /// The peers of a home, by id, and what was odd in the folder.
@@ -123,9 +119,9 @@ impl Keys {
                     false
                 }
             };
-            let (meta, warning) = self.meta(&id);
+            let (addresses, warning) = self.addresses(&id);
             listing.warnings.extend(warning);
-            listing.peers.push(Peer { id, paired, meta });
+            listing.peers.push(Peer { id, paired, addresses });
         }
         listing.peers.sort_by(|one, two| one.id.cmp(&two.id));
         Ok(listing)
@@ -154,6 +150,8 @@ impl Keys {
     /// # Errors
     /// If a file cannot be removed.
     pub fn forget(&self, peer: &PeerId) -> Result<Vec<String>, Failure> {
+        // An invite that the peer redeemed must not let it in again.
+        self.close_if_redeemed_by(peer)?;
         let mut names = self.names(&mut Vec::new())?;
         names.retain(|name| owner_of(name) == Some(peer.as_str()));
         names.sort_by_key(|name| (!name.ends_with(".key"), name.clone()));
@@ -219,70 +217,62 @@ impl Keys {
         self.write_key(&self.path(PeerId::PENDING, "key"), key)
     }
 
-    /// Redeems the pending key for `peer`, who proved to hold `key`; says whether it was still the pending one.
-    ///
-    /// One rename makes the pending key the peer's, so that it is used once even if the machine stops here. A peer
-    /// that has a key file is never redeemed: only that key counts for it.
+    /// Removes the pending key where a peer holds it: it was redeemed, and a crash came before its file was removed.
+    /// Says whether it did. For a home where no node runs: a running one removes it by itself.
     ///
     /// # Errors
-    /// If the files cannot be changed.
-    pub fn redeem(&self, peer: &PeerId, key: &Key) -> Result<bool, Failure> {
-        if self.key(peer)? != Stored::Absent || self.pending()? != Stored::Paired(key.clone()) {
-            return Ok(false);
+    /// If the files cannot be read or changed.
+    pub fn close_redeemed(&self) -> Result<bool, Failure> {
+        for peer in self.list()?.peers {
+            if self.close_if_redeemed_by(&peer.id)? {
+                return Ok(true);
+            }
         }
-        let (pending, path) = (self.path(PeerId::PENDING, "key"), self.path(peer.as_str(), "key"));
-        // Another program may have written it, with a mode of its own.
-        fs::set_permissions(&pending, Permissions::from_mode(atomic::PRIVATE))
-            .and_then(|()| fs::rename(&pending, &path))
-            .and_then(|()| atomic::sync_parent(&path))
-            .map_err(|error| Failure::io("write", &path, &error))?;
-        Ok(true)
+        Ok(false)
+    }
+
+    fn close_if_redeemed_by(&self, peer: &PeerId) -> Result<bool, Failure> {
+        let redeemed = match (self.key(peer), self.pending()) {
+            (Ok(Stored::Paired(key)), Ok(Stored::Paired(pending))) => key == pending,
+            // What cannot be read holds no key.
+            (Ok(_) | Err(_), Ok(_) | Err(_)) => false,
+        };
+        if redeemed {
+            self.remove_all(&[format!("{}.key", PeerId::PENDING)])?;
+        }
+        Ok(redeemed)
     }
 
     /// A peer's addresses, and a warning if its file is broken (it then counts as none).
     #[must_use]
-    pub fn meta(&self, peer: &PeerId) -> (Meta, Option<String>) {
-        Meta::read(&self.path(peer.as_str(), "meta"))
+    pub fn addresses(&self, peer: &PeerId) -> (Addresses, Option<String>) {
+        let path = self.path(peer.as_str(), "meta");
+        let broken =
+            |why: &str| (Addresses::default(), Some(format!("{} is ignored: {why}", path.display())));
+        match atomic::read_text(&path, Addresses::MAX_FILE) {
+            Ok(None) => (Addresses::default(), None),
+            Ok(Some(text)) => match Addresses::from_meta(&text) {
+                Some(addresses) => (addresses, None),
+                None => broken("it is no record of addresses"),
+            },
+            Err(error) => broken(&error.to_string()),
+        }
     }
 
-    /// Notes that a peer was met at `addr`, which becomes its first address; says whether it was noted.
-    ///
-    /// Nothing is noted for a peer without a key file, so that a live link brings back nothing that was forgotten.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn met_at(&self, peer: &PeerId, addr: SocketAddr, now: Wall) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.met_at(addr, now))
-    }
-
-    /// Notes addresses that a peer says it has: behind the known ones, never met; says whether they were noted.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn told_of(&self, peer: &PeerId, addrs: &[SocketAddr]) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.told_of(addrs))
-    }
-
-    /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there.
+    /// Puts `addr` first among a peer's addresses, as its owner says; it need not have been met there. Says whether
+    /// it was noted: nothing is noted for a peer without a key file.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn prefer(&self, peer: &PeerId, addr: SocketAddr) -> Result<bool, Failure> {
-        self.change_meta(peer, |meta| meta.prefer(addr))
-    }
-
-    fn change_meta(&self, peer: &PeerId, change: impl FnOnce(&mut Meta)) -> Result<bool, Failure> {
         if self.key(peer)? == Stored::Absent {
             return Ok(false);
         }
-        let old = self.meta(peer).0;
-        let mut new = old.clone();
-        change(&mut new);
-        if new != old {
-            let path = self.path(peer.as_str(), "meta");
-            atomic::write(&path, new.to_json().as_bytes(), atomic::PRIVATE)
-                .map_err(|error| Failure::io("write", &path, &error))?;
-        }
+        let mut addresses = self.addresses(peer).0;
+        addresses.prefer(addr);
+        let path = self.path(peer.as_str(), "meta");
+        atomic::write(&path, addresses.to_meta().as_bytes(), atomic::PRIVATE)
+            .map_err(|error| Failure::io("write", &path, &error))?;
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
@@ -130,14 +131,40 @@ fn forgetting_leaves_no_file_of_the_peer_and_all_of_the_others() {
 }
 
 #[test]
-fn a_link_brings_nothing_back_that_was_forgotten() {
+fn an_address_is_noted_first_and_for_paired_peers_alone() {
     let folder = Folder::new();
-    folder.keys.add(&id("a"), &key(1)).unwrap();
-    assert!(folder.keys.met_at(&id("a"), addr(1), Wall::from_millis(1)).unwrap());
-    folder.keys.forget(&id("a")).unwrap();
-    assert!(!folder.keys.met_at(&id("a"), addr(1), Wall::from_millis(2)).unwrap());
-    assert!(!folder.keys.told_of(&id("a"), &[addr(2)]).unwrap());
+    assert!(!folder.keys.prefer(&id("a"), addr(1)).unwrap());
     assert_eq!(folder.names(), Vec::<String>::new());
+    folder.keys.add(&id("a"), &key(1)).unwrap();
+    folder.put("a.meta", r#"{"addrs":[{"addr":"10.0.0.2:9847","last_seen":5}],"note":1}"#);
+    assert!(folder.keys.prefer(&id("a"), addr(1)).unwrap());
+    let (addresses, warning) = folder.keys.addresses(&id("a"));
+    assert_eq!((addresses.iter().next().unwrap().address, warning), (addr(1), None));
+    assert!(fs::read_to_string(folder.keys.dir.join("a.meta")).unwrap().contains("\"note\":1"));
+}
+
+#[test]
+fn a_broken_record_of_addresses_is_ignored_with_a_warning() {
+    let folder = Folder::new();
+    for text in ["", "{\"addrs\":{}}", &" ".repeat(70_000)] {
+        folder.put("a.meta", text);
+        let (addresses, warning) = folder.keys.addresses(&id("a"));
+        assert!(addresses.is_empty() && warning.unwrap().contains("a.meta is ignored"));
+    }
+}
+
+#[test]
+fn a_redeemed_invite_whose_file_a_crash_left_lets_nobody_in_again() {
+    let folder = Folder::new();
+    for close in [Keys::close_redeemed as fn(&Keys) -> _, |keys| keys.forget(&id("a")).map(|_| true)] {
+        folder.keys.set_pending(&key(1)).unwrap();
+        folder.keys.add(&id("a"), &key(2)).unwrap();
+        assert!(!folder.keys.close_redeemed().unwrap());
+        assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(1)));
+        folder.keys.add(&id("a"), &key(1)).unwrap();
+        assert!(close(&folder.keys).unwrap());
+        assert_eq!(folder.keys.pending().unwrap(), Stored::Absent);
+    }
 }
 
 #[test]
@@ -175,26 +202,4 @@ fn one_key_is_pending_at_a_time_and_private() {
     assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(2)));
     assert_eq!(folder.mode("_pending.key"), 0o600);
     assert_eq!(folder.keys.list().unwrap(), Listing::default());
-}
-
-#[test]
-fn a_pending_key_is_redeemed_once_and_made_private() {
-    let folder = Folder::new();
-    folder.keys.set_pending(&key(1)).unwrap();
-    let pending = folder.keys.dir.join("_pending.key");
-    fs::set_permissions(&pending, Permissions::from_mode(0o644)).unwrap();
-    assert!(!folder.keys.redeem(&id("a"), &key(2)).unwrap());
-    assert!(folder.keys.redeem(&id("a"), &key(1)).unwrap());
-    assert!(!folder.keys.redeem(&id("b"), &key(1)).unwrap());
-    assert_eq!(folder.names(), ["a.key"]);
-    assert_eq!(folder.mode("a.key"), 0o600);
-}
-
-#[test]
-fn a_peer_with_a_key_file_never_redeems_the_pending_key() {
-    let folder = Folder::new();
-    folder.put("a.key", "broken");
-    folder.keys.set_pending(&key(1)).unwrap();
-    assert!(!folder.keys.redeem(&id("a"), &key(1)).unwrap());
-    assert_eq!(folder.keys.pending().unwrap(), Stored::Paired(key(1)));
 }

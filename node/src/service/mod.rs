@@ -112,6 +112,7 @@ impl Service {
         let keys = home.keys();
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
+        keys.close_redeemed()?;
         let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses)?;
         let status = Status {
             id: id.to_string(),

@@ -36,8 +36,7 @@ impl Records {
         for peer in listing.peers.into_iter().filter(|peer| peer.paired) {
             // One that went away between the two looks is not there.
             if let Stored::Paired(key) = keys.key(&peer.id)? {
-                let addresses = peer.meta.candidates().into_iter().collect();
-                peers.push(PeerRecord { id: peer.id, key: Some(key), addresses });
+                peers.push(PeerRecord { id: peer.id, key: Some(key), addresses: peer.addresses });
             }
         }
         let pending = match keys.pending()? {
@@ -48,28 +47,6 @@ impl Records {
                 None
             }
         };
-        // One that a peer holds was redeemed: its file was not removed before a crash, or is about to be.
-        let redeemed = |key: &Key| peers.iter().any(|peer| peer.key.as_ref() == Some(key));
-        let pending = pending.filter(|key| !redeemed(key));
         Ok(Self { peers, pending, warnings })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use relay_core::text::PeerId;
-
-    use super::*;
-
-    #[test]
-    fn an_invite_that_was_redeemed_is_open_no_more_though_its_file_is_still_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let keys = Keys::at(dir.path());
-        let key = Key::from_bytes([7; 32]);
-        keys.set_pending(&key).unwrap();
-        assert_eq!(Records::read(&keys).unwrap().pending.as_ref(), Some(&key));
-        keys.add(&PeerId::parse("a").unwrap(), &key).unwrap();
-        let records = Records::read(&keys).unwrap();
-        assert_eq!((records.peers.len(), records.pending), (1, None));
     }
 }

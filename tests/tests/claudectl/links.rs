@@ -113,7 +113,7 @@ fn an_old_peer_dials_us(runtime: Runtime) {
         (&"inbound".into(), &"ndjson".into(), &0.into())
     );
     assert_eq!(up["features"].as_array().map(Vec::len), Some(0));
-    beats_go_both_ways(&home, &theirs, 2);
+    old_beats_go_both_ways(&home, &theirs);
 }
 
 fn we_dial_an_old_peer(runtime: Runtime) {
@@ -123,11 +123,17 @@ fn we_dial_an_old_peer(runtime: Runtime) {
         (&up["direction"], &up["framing"], &up["proto"]),
         (&"outbound".into(), &"ndjson".into(), &0.into())
     );
-    beats_go_both_ways(&home, &theirs, 2);
+    old_beats_go_both_ways(&home, &theirs);
 }
 
 fn each_sees_the_other(runtime: Runtime) {
-    let (home, mut relay, theirs, _peer) = it_dials(runtime, Version::Current, None);
+    // A node on loopback alone has no address to tell.
+    let home = ours("relay-a", runtime).listen(([0, 0, 0, 0], 0).into());
+    let theirs = ClaudectlHome::new(Version::Current, "ctl-b", 1);
+    home.knows("ctl-b", KEY, None);
+    let mut relay = home.serve();
+    theirs.knows("relay-a", KEY, Some(([127, 0, 0, 1], relay.address.port()).into()));
+    let _peer = theirs.serve();
     relay.event("link_up", |_| true);
     // What it keeps of us.
     let caps = theirs.until("our capabilities", |theirs| theirs.file("relay-a", "caps"));
@@ -140,7 +146,7 @@ fn each_sees_the_other(runtime: Runtime) {
     });
     // What we keep of it.
     let shown = theirs.until("itself to us", |_| {
-        let shown = home.ask(&["peers", "show", "ctl-b"]);
+        let shown = home.ask(&["peers", "show", "ctl-b"])["live"].clone();
         (!shown["headroom"].is_null() && !shown["capabilities"].is_null()).then_some(shown)
     });
     assert_eq!(shown["capabilities"]["claudectl_version"], "0.92.4", "{shown}");
@@ -186,25 +192,35 @@ fn delegate(runtime: Runtime) {
     assert_eq!(message["peer"], "ctl-b", "{sent:?}");
 }
 
-/// Waits until each has heard `count` further heartbeats of the other: it stamps each of ours into a file, and we tell
-/// how old its newest is, which falls whenever one comes.
+/// Waits until each has heard `count` further heartbeats of the other: it stamps each of ours into a file.
 fn beats_go_both_ways(home: &RelayHome, theirs: &ClaudectlHome, count: usize) {
-    let our_id = home.id.clone();
     let mut stamps = Vec::new();
     theirs.until("our heartbeats", |theirs| {
-        let stamp = theirs.file(&our_id, "beat")?;
+        let stamp = theirs.file(&home.id, "beat")?;
         if stamps.last() != Some(&stamp) {
             stamps.push(stamp);
         }
         (stamps.len() > count).then_some(())
     });
-    let mut beats: Vec<Duration> = Vec::new();
-    let mut falls = 0;
+    beats_come(home, theirs, count);
+}
+
+/// As `beats_go_both_ways`, with a release that stamps nothing: it keeps what our first heartbeat said, and falls silent
+/// three intervals behind the last that it heard.
+fn old_beats_go_both_ways(home: &RelayHome, theirs: &ClaudectlHome) {
+    theirs.until("what our heartbeats say", |theirs| theirs.file(&home.id, "caps"));
+    beats_come(home, theirs, 6);
+}
+
+/// Waits for `count` heartbeats of the other: we tell how old its newest is, which falls whenever one comes.
+fn beats_come(home: &RelayHome, theirs: &ClaudectlHome, count: usize) {
+    let mut newest = Duration::ZERO;
+    let mut beats = 0;
     theirs.until("its own heartbeats to us", |theirs| {
-        let shown = home.ask(&["peers", "show", &theirs.id]);
+        let shown = home.ask(&["peers", "show", &theirs.id])["live"].clone();
         let age = Duration::from_secs_f64(shown["heartbeat_age"].as_f64()?);
-        falls += usize::from(beats.last().is_some_and(|last| age < *last));
-        beats.push(age);
-        (falls >= count).then_some(())
+        beats += usize::from(age < newest);
+        newest = age;
+        (beats >= count).then_some(())
     });
 }
