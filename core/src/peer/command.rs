@@ -379,8 +379,6 @@ pub enum Failure {
     NotTaken,
     /// The connection to reply to has ended.
     Gone,
-    /// A link with that peer stands already, and was kept.
-    Linked,
     /// The key could not be stored.
     NotStored(crate::action::ActError),
     /// The payload is no JSON object, or the kind is not for commands.
@@ -411,7 +409,6 @@ impl fmt::Display for Failure {
             Self::Unsendable(error) => return error.fmt(f),
             Self::NotTaken => "the peer closed before it took the message",
             Self::Gone => "the connection has ended",
-            Self::Linked => "a link with that peer stands already",
             Self::NotStored(error) => return write!(f, "the key could not be stored: {error}"),
             Self::BadRequest(why) => why,
             Self::Busy => "too many dials under way",

@@ -60,7 +60,6 @@ pub(super) fn failure(who: &str, cause: &Cause) -> Failure {
             Failure::refused(format!("the message cannot be sent: {error}"), "Send less at once.")
         }
         Cause::Gone => Failure::unreachable(format!("the connection with {who} has ended"), "Try again."),
-        Cause::Linked => Failure::refused(format!("a link with {who} stands already"), ""),
         Cause::NotStored(error) => Failure::refused(
             format!("{who} is linked, but its key could not be stored: {error}"),
             "Make the home writable and join again with a new invite.",

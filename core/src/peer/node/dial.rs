@@ -355,7 +355,6 @@ impl Node {
             | Failure::Unsendable(_)
             | Failure::NotTaken
             | Failure::Gone
-            | Failure::Linked
             | Failure::NotStored(_)
             | Failure::BadRequest(_)
             | Failure::Busy
