@@ -51,16 +51,7 @@ impl Reader {
 
     /// Starts what goes on until it is stopped, and waits for a line of it.
     fn starts(&self, line: &str, until: &str) -> Running {
-        let mut child = self
-            .shell(&format!("exec {line}"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a shell can be started");
-        let mut lines = Lines::default();
-        lines.read(child.stdout.take().expect("stdout is a pipe"));
-        lines.read(child.stderr.take().expect("stderr is a pipe"));
-        lines.seal();
+        let (child, lines) = Lines::of(&mut self.shell(&format!("exec {line}")));
         let mut running = Running { child, lines };
         running.says(until);
         running

@@ -106,17 +106,7 @@ impl ClaudectlHome {
     /// Where it cannot be started.
     #[must_use]
     pub fn start(&self, args: &[&str]) -> Claudectl {
-        let mut child = self
-            .command(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the peer can be started");
-        let mut lines = Lines::default();
-        lines.read(child.stdout.take().expect("stdout is a pipe"));
-        lines.read(child.stderr.take().expect("stderr is a pipe"));
-        lines.seal();
+        let (child, lines) = Lines::of(&mut self.command(args));
         Claudectl { child, lines }
     }
 

@@ -1,6 +1,7 @@
 //! What a program prints, as it prints it.
 
 use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,8 +22,28 @@ impl Default for Lines {
 }
 
 impl Lines {
+    /// Starts a command and reads all that it prints, on either stream.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn of(command: &mut Command) -> (Child, Self) {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        let mut lines = Self::default();
+        lines.read(child.stdout.take().expect("stdout is a pipe"));
+        lines.read(child.stderr.take().expect("stderr is a pipe"));
+        // The end of both streams is the end of the lines.
+        lines.sender = None;
+        (child, lines)
+    }
+
     /// Reads a stream to its end, on a thread of its own.
-    pub fn read(&mut self, stream: impl Read + Send + 'static) {
+    fn read(&mut self, stream: impl Read + Send + 'static) {
         let Some(sender) = self.sender.clone() else { return };
         thread::spawn(move || {
             for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
@@ -31,11 +52,6 @@ impl Lines {
                 }
             }
         });
-    }
-
-    /// No further stream will be read: the end of those that are is the end of the lines.
-    pub fn seal(&mut self) {
-        self.sender = None;
     }
 
     /// The next line for which `find` gives something, or `None` when `patience` is over or the program has ended.

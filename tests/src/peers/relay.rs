@@ -146,17 +146,7 @@ impl RelayHome {
     /// Where it cannot be started.
     #[must_use]
     pub fn start(&self, args: &[&str], ready: impl FnOnce(&mut Relay)) -> Relay {
-        let mut child = self
-            .command(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be started");
-        let mut lines = Lines::default();
-        lines.read(child.stdout.take().expect("stdout is a pipe"));
-        lines.read(child.stderr.take().expect("stderr is a pipe"));
-        lines.seal();
+        let (child, lines) = Lines::of(&mut self.command(args));
         let mut relay = Relay { child, lines, address: ([0, 0, 0, 0], 0).into() };
         ready(&mut relay);
         relay

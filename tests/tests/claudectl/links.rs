@@ -27,43 +27,50 @@ pub(super) fn ours(id: &str, runtime: Runtime) -> RelayHome {
     RelayHome::new(env!("CARGO_BIN_EXE_relay-under-test"), id, runtime)
 }
 
-/// The two know each other's key; only the one that dials is told an address.
-fn it_dials(
-    runtime: Runtime,
-    version: Version,
-    features: Option<&[&str]>,
-) -> (RelayHome, Relay, ClaudectlHome, Claudectl) {
+/// A node of ours and one of theirs that know each other's key, both serving.
+struct Pair {
+    home: RelayHome,
+    relay: Relay,
+    theirs: ClaudectlHome,
+    _peer: Claudectl,
+}
+
+/// Who is told where the other is, and so dials.
+#[derive(Clone, Copy)]
+enum Dialler {
+    They,
+    We,
+}
+
+/// Our features where they are not all.
+type Features = Option<&'static [&'static str]>;
+
+fn pair(dialler: Dialler, runtime: Runtime, version: Version, features: Features) -> Pair {
     let mut home = ours("relay-a", runtime);
     if let Some(features) = features {
         home = home.features(features);
     }
     let theirs = ClaudectlHome::new(version, "ctl-b", 1);
     home.knows("ctl-b", KEY, None);
-    let relay = home.serve();
-    theirs.knows("relay-a", KEY, Some(relay.address));
-    let peer = theirs.serve();
-    (home, relay, theirs, peer)
-}
-
-fn we_dial(
-    runtime: Runtime,
-    version: Version,
-    features: Option<&[&str]>,
-) -> (RelayHome, Relay, ClaudectlHome, Claudectl) {
-    let mut home = ours("relay-a", runtime);
-    if let Some(features) = features {
-        home = home.features(features);
-    }
-    let theirs = ClaudectlHome::new(version, "ctl-b", 1);
     theirs.knows("relay-a", KEY, None);
-    let peer = theirs.serve();
-    home.knows("ctl-b", KEY, Some(theirs.address));
-    let relay = home.serve();
-    (home, relay, theirs, peer)
+    match dialler {
+        Dialler::They => {
+            let relay = home.serve();
+            theirs.knows("relay-a", KEY, Some(relay.address));
+            let peer = theirs.serve();
+            Pair { home, relay, theirs, _peer: peer }
+        }
+        Dialler::We => {
+            let peer = theirs.serve();
+            home.knows("ctl-b", KEY, Some(theirs.address));
+            let relay = home.serve();
+            Pair { home, relay, theirs, _peer: peer }
+        }
+    }
 }
 
 fn it_dials_us(runtime: Runtime) {
-    let (home, mut relay, theirs, _peer) = it_dials(runtime, Version::Current, None);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::They, runtime, Version::Current, None);
     let up = relay.event("link_up", |_| true);
     assert_eq!(
         (&up["direction"], &up["framing"], &up["proto"]),
@@ -74,7 +81,7 @@ fn it_dials_us(runtime: Runtime) {
 }
 
 fn we_dial_it(runtime: Runtime) {
-    let (home, mut relay, theirs, _peer) = we_dial(runtime, Version::Current, None);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::We, runtime, Version::Current, None);
     let up = relay.event("link_up", |_| true);
     assert_eq!(
         (&up["direction"], &up["framing"], &up["proto"]),
@@ -96,17 +103,17 @@ fn it_connects_by_hand(runtime: Runtime) {
 }
 
 fn without_frame_bin(runtime: Runtime) {
-    let features = Some(&["headroom", "unknown-ok"][..]);
-    let (home, mut relay, theirs, _peer) = it_dials(runtime, Version::Current, features);
+    let features: Features = Some(&["headroom", "unknown-ok"]);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::They, runtime, Version::Current, features);
     assert_eq!(relay.event("link_up", |_| true)["framing"], "ndjson");
     beats_go_both_ways(&home, &theirs, 2);
-    let (home, mut relay, theirs, _peer) = we_dial(runtime, Version::Current, features);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::We, runtime, Version::Current, features);
     assert_eq!(relay.event("link_up", |_| true)["framing"], "ndjson");
     beats_go_both_ways(&home, &theirs, 2);
 }
 
 fn an_old_peer_dials_us(runtime: Runtime) {
-    let (home, mut relay, theirs, _peer) = it_dials(runtime, Version::BeforeProto, None);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::They, runtime, Version::BeforeProto, None);
     let up = relay.event("link_up", |_| true);
     assert_eq!(
         (&up["direction"], &up["framing"], &up["proto"]),
@@ -117,7 +124,7 @@ fn an_old_peer_dials_us(runtime: Runtime) {
 }
 
 fn we_dial_an_old_peer(runtime: Runtime) {
-    let (home, mut relay, theirs, _peer) = we_dial(runtime, Version::BeforeProto, None);
+    let Pair { home, mut relay, theirs, _peer } = pair(Dialler::We, runtime, Version::BeforeProto, None);
     let up = relay.event("link_up", |_| true);
     assert_eq!(
         (&up["direction"], &up["framing"], &up["proto"]),
@@ -174,7 +181,7 @@ fn simultaneous(runtime: Runtime, our_id: &str, their_id: &str) {
 }
 
 fn ping(runtime: Runtime) {
-    let (home, mut relay, _theirs, _peer) = we_dial(runtime, Version::Current, None);
+    let Pair { home, mut relay, theirs: _theirs, _peer } = pair(Dialler::We, runtime, Version::Current, None);
     relay.event("link_up", |_| true);
     let pong = home.ask(&["ping", "ctl-b"]);
     assert!(pong["ms"].as_f64().is_some_and(|ms| ms > 0.0), "{pong}");
@@ -185,7 +192,7 @@ fn ping(runtime: Runtime) {
 }
 
 fn delegate(runtime: Runtime) {
-    let (_home, mut relay, theirs, _peer) = it_dials(runtime, Version::Current, None);
+    let Pair { home: _home, mut relay, theirs, _peer } = pair(Dialler::They, runtime, Version::Current, None);
     relay.event("link_up", |_| true);
     let sent = theirs.run(&["relay", "delegate", "relay-a", "say hello"]);
     let message = relay.event("message", |message| message["msg_type"] == "delegate_task");
