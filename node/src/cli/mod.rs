@@ -1,7 +1,7 @@
 //! The command line: `relay <command>`.
 //!
 //! stdout is the answer and stderr the talk; `--json` makes the answer one object a line. A command group is a file
-//! here: its arguments, and a `run` that takes a [`Context`]. To add one: a file, a variant of [`Command`], its arm in
+//! here: its arguments, and a `run` that takes a [`Context`]. To add one: a file, a variant of `Command`, its arm in
 //! `dispatch`, and its name in `help::GROUPS`.
 
 mod config;
