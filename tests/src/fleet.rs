@@ -165,7 +165,7 @@ impl Fleet {
         self.world.run_for(Duration::from_secs(secs));
     }
 
-    /// What a relay told, a short line each: see [`told`].
+    /// What a relay told, a short line each.
     #[must_use]
     pub fn told(&self, relay: Relay) -> Vec<String> {
         self.world.events(relay.node).iter().map(|(_, event)| told::line(event)).collect()

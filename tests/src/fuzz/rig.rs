@@ -67,7 +67,7 @@ struct Outside {
 }
 
 impl Rig {
-    /// A node that knows [`PEERS`], each at an address of its own, and has an invite out.
+    /// A node that knows the `PEERS`, each at an address of its own, and has an invite out.
     #[must_use]
     pub fn new(seed: u8) -> Self {
         let mut settings = Settings::new(id(NAME));
