@@ -1,6 +1,6 @@
 //! Bytes to frames and back, in both framings.
 //!
-//! [`Cutter`] takes one frame at a time from whatever slices a transport delivers; [`encode`] is the other way. A
+//! [`Cutter`] takes one frame at a time from whatever slices a transport delivers; [`encode()`] is the other way. A
 //! frame's content is the JSON text of one message; this layer never looks inside it.
 
 mod cutter;
