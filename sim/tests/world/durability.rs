@@ -198,3 +198,20 @@ fn a_slow_disk_congests_its_node_and_loses_nothing() {
     assert_eq!(recorded(&world), 20);
     assert!(world.heard(stranger).ends_with(b"rests on 20\n"));
 }
+
+#[test]
+fn a_congested_node_accepts_nobody_until_its_disk_goes_on() {
+    let (mut world, node) = one(1);
+    world.listen(node, node.at(1));
+    world.stall_disk(node, true);
+    world.command(node, Do::Record("x".repeat(17 << 20)));
+    let stranger = world.stranger(node.at(1));
+    world.run_for(Duration::from_secs(60));
+    // Its system took the call, and nobody there has answered it.
+    assert!(world.is_connected(stranger));
+    let opened = |world: &World<Clerk>| count(world.events(node), |heard| matches!(heard, Heard::Opened(_)));
+    assert_eq!(opened(&world), 0);
+    world.stall_disk(node, false);
+    world.settle();
+    assert_eq!(opened(&world), 1);
+}

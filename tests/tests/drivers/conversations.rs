@@ -63,7 +63,7 @@ fn talk(random: &mut Gen, client: usize, number: u64, deeds: &mut Vec<Deed>) {
     deeds.extend([send(client, &text, piece(random)), Deed::Line(client)]);
 }
 
-/// What was asked while the journal waits is answered when it goes on, behind a half-close too.
+/// What was asked while the journal waits is answered when it goes on.
 fn wait_for_the_journal(random: &mut Gen, client: usize, number: u64, deeds: &mut Vec<Deed>) {
     deeds.extend([
         Deed::Hold(true),
@@ -100,7 +100,16 @@ fn fail_the_journal(random: &mut Gen, client: usize, here: &[usize], number: u64
 }
 
 fn end(random: &mut Gen, client: usize, deeds: &mut Vec<Deed>) {
-    match *random.choose(&["finish", "close", "stay"]).expect("words") {
+    match *random.choose(&["finish", "close", "stay", "wait"]).expect("words") {
+        "wait" => deeds.extend([
+            Deed::Hold(true),
+            send(client, "keep last\n", 5),
+            Deed::Finish(client),
+            Deed::Until(Seen::Eof(client as u64)),
+            come_to("journal_pending_bytes", 1),
+            Deed::Hold(false),
+            Deed::Rest(client),
+        ]),
         "stay" => deeds.extend([
             send(client, "keep last\nstay\nlater 5 over\n", 5),
             Deed::Finish(client),

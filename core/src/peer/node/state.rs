@@ -173,6 +173,7 @@ mod tests {
     #[test]
     fn what_every_connected_peer_costs_is_small() {
         assert!(size_of::<Link>() <= 168, "a link takes {}", size_of::<Link>());
-        assert!(size_of::<Slot>() <= 24, "a slot takes {}", size_of::<Slot>());
+        // An id is eight bytes, and more in debug builds alone.
+        assert!(size_of::<Slot>() <= 16 + size_of::<ConnId>(), "a slot takes {}", size_of::<Slot>());
     }
 }
