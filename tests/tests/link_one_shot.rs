@@ -410,6 +410,50 @@ fn a_message_goes_over_the_link_where_no_address_is_known() {
     assert!(link.is_open(), "our own mistake hurts no link");
 }
 
+/// A request over the link of a peer that told no address, and the ticket of its answer.
+fn request(fleet: &mut Fleet, relay: Relay, request_id: &str) -> Ticket {
+    let payload = raw_value(&format!(r#"{{"request_id":"{request_id}"}}"#));
+    let reply_within = Some(Duration::from_secs(5));
+    let ticket =
+        fleet.tell(relay, Command::Send { peer: id("raw"), kind: Kind::LeaseList, payload, reply_within });
+    fleet.world.settle();
+    ticket
+}
+
+fn result(request_id: &str) -> Vec<u8> {
+    wire::named(request_id, "lease_result", &format!(r#"{{"request_id":"{request_id}","outcome":"list"}}"#))
+}
+
+#[test]
+fn a_reply_that_comes_by_the_link_goes_to_who_asked() {
+    let (mut fleet, relay, raw) = listener();
+    let link = fleet.join(&raw, relay, "raw", "");
+    let (one, two) = (request(&mut fleet, relay, "r1"), request(&mut fleet, relay, "r2"));
+    // Each reply names its request, whatever the order.
+    fleet.send(&link, &result("r2"));
+    assert!(fleet.answer(relay, one).is_none());
+    assert!(matches!(fleet.answer(relay, two), Some(Answer::Replied(_))));
+    fleet.send(&link, &result("r1"));
+    assert!(matches!(fleet.answer(relay, one), Some(Answer::Replied(_))));
+    // What nobody asked for is told.
+    fleet.send(&link, &result("r3"));
+    assert_eq!(conns(&fleet, relay).len(), 1);
+    assert_eq!(fleet.gauge(relay, "replies_awaited"), 0);
+}
+
+#[test]
+fn a_reply_that_does_not_come_by_the_link_is_a_failure() {
+    let (mut fleet, relay, raw) = listener();
+    let link = fleet.join(&raw, relay, "raw", "");
+    let late = request(&mut fleet, relay, "r1");
+    fleet.pass(6);
+    assert!(matches!(fleet.answer(relay, late), Some(Answer::Failed(Failure::TimedOut))));
+    let vain = request(&mut fleet, relay, "r2");
+    fleet.finish(&link);
+    assert!(matches!(fleet.answer(relay, vain), Some(Answer::Failed(Failure::NotTaken))));
+    assert_eq!(fleet.gauge(relay, "replies_awaited"), 0);
+}
+
 #[test]
 fn a_handshake_is_not_sent_by_hand() {
     let (mut fleet, relay, raw) = listener();

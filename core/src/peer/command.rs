@@ -58,8 +58,8 @@ pub enum Command {
         /// Whether to dial again whenever the link is lost.
         keep: bool,
     },
-    /// Send one message over a connection of its own, or over the link where no address is known. [`Answer::Sent`],
-    /// [`Answer::Replied`] or [`Answer::Failed`].
+    /// Send one message over a connection of its own, or over the link where no address is known; a reply that is waited
+    /// for comes by the same. [`Answer::Sent`], [`Answer::Replied`] or [`Answer::Failed`].
     Send {
         /// To whom.
         peer: PeerId,

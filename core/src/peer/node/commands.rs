@@ -219,16 +219,13 @@ impl Node {
         if let Err(failure) = check_message(kind, &payload) {
             return Some(Answer::Failed(failure));
         }
+        let reply = kind.answer().zip(reply_within);
         if let Some(index) = self.find(peer)
             && self.book.get(index).addresses.is_empty()
             && let Some(conn) = self.book.get(index).link
         {
-            return Some(match self.send_over_link(now, conn, kind, &payload, out) {
-                Ok(()) => Answer::Sent { taken: false },
-                Err(failure) => Answer::Failed(failure),
-            });
+            return self.ask_over_link(now, conn, ticket, kind, &payload, reply, out);
         }
-        let reply = kind.answer().zip(reply_within);
         self.errand_to(now, ticket, peer, Purpose::Send { kind, payload, reply }, out)
     }
 

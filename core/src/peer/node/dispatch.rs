@@ -63,6 +63,9 @@ impl Node {
     /// Hands a message to the owner. One that came before is dropped, unless it is a request: its answer may be what
     /// was lost.
     fn deliver(&mut self, conn: ConnId, peer: PeerIndex, kind: Kind, envelope: &Envelope<'_>, out: &mut Out) {
+        if self.is_reply(conn, peer, kind, envelope, out) {
+            return;
+        }
         let known = self.book.get_mut(peer);
         let repeated = !known.heard().dedup.get_or_insert_default().insert(&envelope.id);
         let id = known.id.clone();

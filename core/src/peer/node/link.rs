@@ -212,6 +212,7 @@ impl Node {
     pub(super) fn end_link(&mut self, now: Now, conn: ConnId, reason: DownReason, how: Close, out: &mut Out) {
         let State::Link(link) = self.take_state(conn) else { return };
         out.close(conn, how);
+        self.asked_in_vain(conn, out);
         self.links -= 1;
         let known = self.book.get_mut(link.peer);
         debug_assert_eq!(known.link, Some(conn), "a peer's one link is the one that ends");

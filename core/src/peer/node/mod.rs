@@ -1,6 +1,7 @@
 //! The node over many links: a [`Machine`] that listens, dials, keeps one link with each peer and carries one-shots.
 
 mod accept;
+mod asked;
 mod beat;
 mod commands;
 mod dial;
@@ -17,6 +18,7 @@ use core::time::Duration;
 
 use serde::Serialize;
 
+use self::asked::AskedList;
 use self::dial::Errand;
 use self::state::{Slot, State, Waiting};
 use super::admission::Admission;
@@ -77,6 +79,7 @@ pub struct Node {
     /// Nonces of challenges that are not answered yet.
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
+    asked: AskedList,
     listeners: BTreeSet<ListenerId>,
     /// What heartbeats say, where headroom is spoken of and where it is not.
     beats: [Box<RawValue>; 2],
@@ -124,6 +127,7 @@ impl Node {
             admission: Admission::default(),
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            asked: AskedList::default(),
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
             links: 0,
@@ -172,6 +176,7 @@ impl Node {
             let Some(peer) = self.redials.pop_due(now.mono) else { break };
             self.redial(now, peer, out);
         }
+        self.asked_due(now, out);
     }
 
     fn connection_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
@@ -469,7 +474,7 @@ impl Machine for Node {
 
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
-        let due = [self.timers.deadline(), redials].into_iter().flatten().min()?;
+        let due = [self.timers.deadline(), redials, self.asked.deadline()].into_iter().flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
@@ -487,6 +492,7 @@ impl Machine for Node {
         sink("connection_timers", self.timers.len() as u64);
         sink("redial_timers", self.redials.len() as u64);
         sink("actions_under_way", self.waiting.len() as u64);
+        sink("replies_awaited", self.asked.len() as u64);
         sink("handshakes", self.counts.handshakes);
         sink("handshakes_failed", self.counts.handshakes_failed);
         sink("connections_refused", self.counts.connections_refused);

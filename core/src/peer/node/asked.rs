@@ -1,0 +1,137 @@
+//! Requests of the owner's that went over a standing link, and wait there for their reply.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::time::Duration;
+
+use super::{Node, Out};
+use crate::machine::{ConnId, Ticket};
+use crate::message::{Envelope, Kind, Object, RawValue};
+use crate::peer::book::PeerIndex;
+use crate::peer::command::{Answer, Failure, Message};
+use crate::text;
+use crate::time::{Mono, Now, Wall};
+
+/// What waits, by when it is given up; the number keeps two of one instant apart.
+#[derive(Debug, Default)]
+pub(super) struct AskedList {
+    waiting: BTreeMap<(Mono, u64), Asked>,
+    asked: u64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    conn: ConnId,
+    ticket: Ticket,
+    reply: Kind,
+    /// What the reply must name, where the request names itself.
+    request_id: Option<String>,
+}
+
+impl AskedList {
+    /// Requests that may wait at once.
+    pub(super) const MAX: usize = 1024;
+
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the oldest request on a connection that a reply answers.
+    fn take(&mut self, conn: ConnId, reply: Kind, payload: &RawValue) -> Option<Ticket> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let named = request_id(payload);
+        let fits = |asked: &Asked| {
+            asked.conn == conn
+                && asked.reply == reply
+                && asked.request_id.as_ref().is_none_or(|id| named.as_ref() == Some(id))
+        };
+        let mut fitting = self.waiting.iter().filter(|(_, asked)| fits(asked));
+        let oldest = fitting.next().map(|(key, _)| *key)?;
+        let first = fitting.fold(oldest, |first, (key, _)| if key.1 < first.1 { *key } else { first });
+        self.waiting.remove(&first).map(|asked| asked.ticket)
+    }
+}
+
+impl Node {
+    /// Sends a request over a link, to be answered when its reply comes by the same link.
+    #[expect(clippy::too_many_arguments, reason = "the fields of the command")]
+    pub(super) fn ask_over_link(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        ticket: Ticket,
+        kind: Kind,
+        payload: &RawValue,
+        reply: Option<(Kind, Duration)>,
+        out: &mut Out,
+    ) -> Option<Answer> {
+        if reply.is_some() && self.asked.len() >= AskedList::MAX {
+            return Some(Answer::Failed(Failure::Busy));
+        }
+        if let Err(failure) = self.send_over_link(now, conn, kind, payload, out) {
+            return Some(Answer::Failed(failure));
+        }
+        let Some((reply, within)) = reply else { return Some(Answer::Sent { taken: false }) };
+        self.asked.asked += 1;
+        let key = (now.mono.after(within.max(super::TICK)), self.asked.asked);
+        let asked = Asked { conn, ticket, reply, request_id: request_id(payload) };
+        self.asked.waiting.insert(key, asked);
+        None
+    }
+
+    /// Whether a message answers a request of the owner's; the owner is answered then, in place of an event.
+    pub(super) fn is_reply(
+        &mut self,
+        conn: ConnId,
+        peer: PeerIndex,
+        kind: Kind,
+        envelope: &Envelope<'_>,
+        out: &mut Out,
+    ) -> bool {
+        let Some(ticket) = self.asked.take(conn, kind, envelope.payload) else { return false };
+        let message = Message {
+            peer: self.book.get(peer).id.clone(),
+            conn,
+            id: text::clip(&envelope.id, Message::MAX_ID),
+            kind,
+            one_shot: false,
+            repeated: false,
+            timestamp: Wall::from_millis(envelope.timestamp),
+            payload: envelope.payload.to_owned(),
+        };
+        out.answer(ticket, Answer::Replied(message));
+        true
+    }
+
+    /// The time of some requests is over.
+    pub(super) fn asked_due(&mut self, now: Now, out: &mut Out) {
+        while self.asked.deadline().is_some_and(|due| due <= now.mono) {
+            if let Some((_, asked)) = self.asked.waiting.pop_first() {
+                out.answer(asked.ticket, Answer::Failed(Failure::TimedOut));
+            }
+        }
+    }
+
+    /// A link ended, and no reply comes by it any more.
+    pub(super) fn asked_in_vain(&mut self, conn: ConnId, out: &mut Out) {
+        let vain: Box<[_]> =
+            self.asked.waiting.iter().filter(|(_, asked)| asked.conn == conn).map(|(key, _)| *key).collect();
+        for key in vain {
+            if let Some(asked) = self.asked.waiting.remove(&key) {
+                out.answer(asked.ticket, Answer::Failed(Failure::NotTaken));
+            }
+        }
+    }
+}
+
+fn request_id(payload: &RawValue) -> Option<String> {
+    Object::new(payload, &["request_id"]).string("request_id")
+}
