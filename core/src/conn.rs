@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
+use core::num::NonZeroU32;
 
 /// A connection, or a dial under way: a slot and how often it was used before.
 ///
@@ -17,7 +18,8 @@ use core::hash::{Hash, Hasher};
 /// Slots of two hosts collide: in debug builds an [`Outbox`](crate::outbox::Outbox) panics at an id of another's.
 #[derive(Clone, Copy)]
 pub struct ConnId {
-    slot: u32,
+    /// The slot and one, so that an optional id is no larger.
+    slot: NonZeroU32,
     generation: u32,
     /// The mark of its host, of which equality, order and hash know nothing.
     #[cfg(debug_assertions)]
@@ -27,7 +29,7 @@ pub struct ConnId {
 impl ConnId {
     pub(crate) const fn new(slot: u32, generation: u32) -> Self {
         Self {
-            slot,
+            slot: NonZeroU32::MIN.saturating_add(slot),
             generation,
             #[cfg(debug_assertions)]
             tag: 0,
@@ -35,13 +37,13 @@ impl ConnId {
     }
 
     const fn key(self) -> (u32, u32) {
-        (self.slot, self.generation)
+        (self.slot.get(), self.generation)
     }
 
     /// The slot: small, dense, reused after the connection's end. A table of a driver may be indexed by it.
     #[must_use]
     pub const fn slot(self) -> usize {
-        self.slot as usize
+        (self.slot.get() - 1) as usize
     }
 
     /// How many connections had this slot before.
@@ -79,7 +81,7 @@ impl Hash for ConnId {
 
 impl fmt::Debug for ConnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "conn {}.{}", self.slot, self.generation)
+        write!(f, "conn {}.{}", self.slot(), self.generation)
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(one.mark(id).cmp(&two.mark(ConnId::new(3, 5))), Ordering::Less);
         assert_eq!(alloc::format!("{:?}", one.mark(id)), "conn 3.4");
         if !cfg!(debug_assertions) {
-            assert_eq!((size_of::<ConnId>(), size_of::<Tag>()), (8, 0));
+            assert_eq!((size_of::<Option<ConnId>>(), size_of::<Tag>()), (8, 0));
         }
     }
 

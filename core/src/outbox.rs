@@ -1,5 +1,6 @@
 //! The machine's sending half: infallible, ordered on each connection, and held back until durable by default.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
@@ -78,7 +79,8 @@ pub struct Outbox<E, A> {
     /// Whether the host lets nothing be read until the journal has caught up.
     pub(crate) congested: bool,
     scratch: Vec<u8>,
-    pool: Vec<Vec<u8>>,
+    #[expect(clippy::vec_box, reason = "a connection takes one whole and gives it back whole")]
+    pool: Vec<Box<Unsent>>,
     stale: u64,
 }
 
@@ -99,16 +101,12 @@ struct Hold {
 /// A connection's sending half. Kept small: there is one for every idle link.
 pub(crate) struct Tx {
     generation: u32,
-    /// How many entries of `holds` are this connection's.
-    holds: u32,
-    /// The newest of them, counted as [`Outbox::released`] counts.
-    newest_hold: u32,
-    limits: Limits,
-    buf: Vec<u8>,
-    /// Positions in the stream: what the socket took, what may leave, what was queued. Never out of that order.
+    /// What the machine said in place of [`Limits::DEFAULT`].
+    limits: Option<Box<Limits>>,
+    /// How many bytes the socket took: a position in the stream, as those of [`Unsent`] are.
     taken: u64,
-    free: u64,
-    queued: u64,
+    /// Only there while something is unsent.
+    unsent: Option<Box<Unsent>>,
     pub(crate) stage: Stage,
     pub(crate) dirty: bool,
     pub(crate) blocked: bool,
@@ -119,6 +117,19 @@ pub(crate) struct Tx {
     pub(crate) closing: bool,
     /// Whether the port knows its id.
     pub(crate) named: bool,
+}
+
+/// What a connection has queued and its socket has not taken.
+#[derive(Default)]
+struct Unsent {
+    buf: Vec<u8>,
+    /// Positions in the stream: what may leave, what was queued. Never out of that order, nor before what was taken.
+    free: u64,
+    queued: u64,
+    /// How many entries of [`Outbox::holds`] are this connection's.
+    holds: u32,
+    /// The newest of them, counted as [`Outbox::released`] counts.
+    newest_hold: u32,
 }
 
 /// A connection's life.
@@ -164,18 +175,40 @@ pub(crate) enum Finish {
 }
 
 impl Tx {
-    pub(crate) const fn unsent(&self) -> usize {
-        (self.queued - self.taken) as usize
+    const fn new(generation: u32, stage: Stage) -> Self {
+        Self {
+            generation,
+            limits: None,
+            taken: 0,
+            unsent: None,
+            stage,
+            dirty: false,
+            blocked: false,
+            pause: Pause::Off,
+            finish: Finish::Open,
+            eof: false,
+            closing: false,
+            named: false,
+        }
+    }
+
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.as_ref().map_or(0, |unsent| (unsent.queued - self.taken) as usize)
     }
 
     /// The bytes that may leave now.
     pub(crate) fn sendable(&self) -> &[u8] {
-        let start = self.buf.len() - self.unsent();
-        &self.buf[start..start + (self.free - self.taken) as usize]
+        let Some(Unsent { buf, free, .. }) = self.unsent.as_deref() else { return &[] };
+        let start = buf.len() - self.unsent();
+        &buf[start..start + (free - self.taken) as usize]
     }
 
-    pub(crate) const fn low(&self) -> usize {
-        self.limits.low as usize
+    pub(crate) fn low(&self) -> usize {
+        self.limits().low as usize
+    }
+
+    fn limits(&self) -> &Limits {
+        self.limits.as_deref().unwrap_or(&Limits::DEFAULT)
     }
 
     /// Whether more may be queued.
@@ -228,23 +261,23 @@ impl<E, A> Outbox<E, A> {
         let durable = self.is_durable();
         let (seq, next) = (self.recorded, self.released.wrapping_add(self.holds.len() as u32));
         let released = self.released;
-        let Some(tx) = self.get_mut(conn) else { return };
+        let Some(unsent) = self.unsent_mut(conn) else { return };
         if durable {
             // Nothing is held on any connection then.
-            tx.free = tx.queued;
+            unsent.free = unsent.queued;
             return;
         }
         // One entry serves all that a connection queued behind the same record, whatever others queued in between.
-        let (end, newest) = (tx.queued, tx.newest_hold);
-        let held = tx.holds > 0;
+        let (end, newest) = (unsent.queued, unsent.newest_hold);
+        let held = unsent.holds > 0;
         if held && self.holds.get(newest.wrapping_sub(released) as usize).is_some_and(|hold| hold.seq == seq)
         {
             self.extend_hold(newest, end);
             return;
         }
-        let Some(tx) = self.get_mut(conn) else { return };
-        tx.holds += 1;
-        tx.newest_hold = next;
+        let Some(unsent) = self.unsent_mut(conn) else { return };
+        unsent.holds += 1;
+        unsent.newest_hold = next;
         self.holds.push_back(Hold { seq, conn, end });
     }
 
@@ -254,12 +287,12 @@ impl<E, A> Outbox<E, A> {
         if !self.queue(conn, write) {
             return;
         }
-        let Some(tx) = self.get_mut(conn) else { return };
-        if tx.holds == 0 {
-            tx.free = tx.queued;
+        let Some(unsent) = self.unsent_mut(conn) else { return };
+        if unsent.holds == 0 {
+            unsent.free = unsent.queued;
             return;
         }
-        let (newest, end) = (tx.newest_hold, tx.queued);
+        let (newest, end) = (unsent.newest_hold, unsent.queued);
         self.extend_hold(newest, end);
     }
 
@@ -335,7 +368,7 @@ impl<E, A> Outbox<E, A> {
     pub fn limit(&mut self, conn: ConnId, limits: Limits) {
         debug_assert!(limits.low <= limits.high && limits.high <= limits.cap);
         if let Some(tx) = self.get_mut(conn) {
-            tx.limits = limits;
+            tx.limits = (limits != Limits::DEFAULT).then(|| Box::new(limits));
         }
     }
 
@@ -349,7 +382,7 @@ impl<E, A> Outbox<E, A> {
     #[must_use]
     pub fn room(&self, conn: ConnId) -> usize {
         let open = self.get(conn).filter(|tx| tx.writable());
-        open.map_or(0, |tx| (tx.limits.high as usize).saturating_sub(tx.unsent()))
+        open.map_or(0, |tx| (tx.limits().high as usize).saturating_sub(tx.unsent()))
     }
 
     /// Bytes queued that the socket has not taken.
@@ -429,26 +462,33 @@ impl<E, A> Outbox<E, A> {
         let mut scratch = mem::take(&mut self.scratch);
         scratch.clear();
         let fresh = match self.touch(conn) {
-            Some(tx) if tx.writable() => tx.buf.capacity() == 0,
+            Some(tx) if tx.writable() => tx.unsent.is_none(),
             Some(_) | None => {
                 self.scratch = scratch;
                 return false;
             }
         };
         write(&mut scratch);
-        let buf = if fresh { self.pool.pop() } else { None };
+        if scratch.is_empty() {
+            self.scratch = scratch;
+            return false;
+        }
+        let spare = if fresh { self.pool.pop() } else { None };
         let Some(tx) = self.get_mut(conn) else { return false };
-        if let Some(buf) = buf {
-            tx.buf = buf;
-        }
+        let taken = tx.taken;
+        let unsent = tx.unsent.get_or_insert_with(|| {
+            let mut spare = spare.unwrap_or_default();
+            (spare.free, spare.queued, spare.holds) = (taken, taken, 0);
+            spare
+        });
         // What the socket took leaves the buffer when it is most of it, so that copying stays linear.
-        let sent = tx.buf.len() - tx.unsent();
-        if sent > tx.buf.len() / 2 {
-            tx.buf.drain(..sent);
+        let sent = unsent.buf.len() - (unsent.queued - taken) as usize;
+        if sent > unsent.buf.len() / 2 {
+            unsent.buf.drain(..sent);
         }
-        tx.buf.extend_from_slice(&scratch);
-        tx.queued += scratch.len() as u64;
-        if tx.unsent() > tx.limits.cap as usize {
+        unsent.buf.extend_from_slice(&scratch);
+        unsent.queued += scratch.len() as u64;
+        if tx.unsent() > tx.limits().cap as usize {
             tx.stage = Stage::Ending(CloseReason::Overflow);
         }
         if scratch.capacity() > Self::POOLED_BYTES {
@@ -476,6 +516,10 @@ impl<E, A> Outbox<E, A> {
         self.tag.check(conn);
         let tx = self.slots.get_mut(conn.slot())?;
         (tx.generation == conn.generation() && tx.stage != Stage::Free).then_some(tx)
+    }
+
+    fn unsent_mut(&mut self, conn: ConnId) -> Option<&mut Unsent> {
+        self.get_mut(conn)?.unsent.as_deref_mut()
     }
 
     /// As `get_mut`, with the connection on the list of those to settle.
@@ -509,24 +553,7 @@ impl<E, A> Outbox<E, A> {
             tx.named = named;
             return self.tag.mark(ConnId::new(slot, tx.generation));
         }
-        self.slots.push(Tx {
-            generation: 0,
-            holds: 0,
-            newest_hold: 0,
-            limits: Limits::DEFAULT,
-            buf: Vec::new(),
-            taken: 0,
-            free: 0,
-            queued: 0,
-            stage,
-            dirty: false,
-            blocked: false,
-            pause: Pause::Off,
-            finish: Finish::Open,
-            eof: false,
-            closing: false,
-            named,
-        });
+        self.slots.push(Tx { named, ..Tx::new(0, stage) });
         self.tag.mark(ConnId::new((self.slots.len() - 1) as u32, 0))
     }
 
@@ -539,28 +566,11 @@ impl<E, A> Outbox<E, A> {
     pub(crate) fn free(&mut self, conn: ConnId) -> usize {
         let Some(tx) = self.get_mut(conn) else { return 0 };
         let unsent = tx.unsent();
-        let buf = mem::take(&mut tx.buf);
-        *tx = Tx {
-            generation: tx.generation.wrapping_add(1),
-            holds: 0,
-            newest_hold: 0,
-            limits: Limits::DEFAULT,
-            buf: Vec::new(),
-            taken: 0,
-            free: 0,
-            queued: 0,
-            stage: Stage::Free,
-            // It may stand on the list still; the next connection of the slot finds itself there.
-            dirty: tx.dirty,
-            blocked: false,
-            pause: Pause::Off,
-            finish: Finish::Open,
-            eof: false,
-            closing: false,
-            named: false,
-        };
+        let queue = tx.unsent.take();
+        // It may stand on the list still; the next connection of the slot finds itself there.
+        *tx = Tx { dirty: tx.dirty, ..Tx::new(tx.generation.wrapping_add(1), Stage::Free) };
         self.spare_slots.push(conn.slot() as u32);
-        self.recycle(buf);
+        self.recycle(queue);
         unsent
     }
 
@@ -604,11 +614,12 @@ impl<E, A> Outbox<E, A> {
     /// The socket took `count` bytes.
     pub(crate) fn took(&mut self, conn: ConnId, count: usize) {
         let Some(tx) = self.get_mut(conn) else { return };
-        debug_assert!(tx.taken + count as u64 <= tx.free, "a driver says no more was taken than was offered");
-        tx.taken = (tx.taken + count as u64).min(tx.free);
+        let free = tx.unsent.as_ref().map_or(tx.taken, |unsent| unsent.free);
+        debug_assert!(tx.taken + count as u64 <= free, "a driver says no more was taken than was offered");
+        tx.taken = (tx.taken + count as u64).min(free);
         if tx.unsent() == 0 {
-            let buf = mem::take(&mut tx.buf);
-            self.recycle(buf);
+            let queue = tx.unsent.take();
+            self.recycle(queue);
         }
     }
 
@@ -623,10 +634,12 @@ impl<E, A> Outbox<E, A> {
             self.released = self.released.wrapping_add(1);
             if self.get(conn).is_some()
                 && let Some(tx) = self.touch(conn)
+                && let Some(unsent) = &mut tx.unsent
             {
-                tx.free = tx.free.max(end);
-                tx.holds -= 1;
-                debug_assert!(tx.holds > 0 || tx.free == tx.queued, "the newest hold covers all behind it");
+                unsent.free = unsent.free.max(end);
+                unsent.holds -= 1;
+                let whole = unsent.holds > 0 || unsent.free == unsent.queued;
+                debug_assert!(whole, "the newest hold covers all behind it");
             }
         }
         while let Some((seq, _)) = self.held.front()
@@ -648,7 +661,9 @@ impl<E, A> Outbox<E, A> {
                 && let Some(tx) = self.touch(hold.conn)
             {
                 tx.stage = Stage::Ending(CloseReason::NotDurable);
-                tx.holds = 0;
+                if let Some(unsent) = &mut tx.unsent {
+                    unsent.holds = 0;
+                }
             }
         }
         self.refuse_held(Refused::NotDurable);
@@ -683,10 +698,21 @@ impl<E, A> Outbox<E, A> {
         self.held.len()
     }
 
-    fn recycle(&mut self, mut buf: Vec<u8>) {
-        if buf.capacity() > 0 && buf.capacity() <= Self::POOLED_BYTES && self.pool.len() < Self::POOL {
-            buf.clear();
-            self.pool.push(buf);
+    fn recycle(&mut self, queue: Option<Box<Unsent>>) {
+        let Some(mut queue) = queue else { return };
+        if queue.buf.capacity() <= Self::POOLED_BYTES && self.pool.len() < Self::POOL {
+            queue.buf.clear();
+            self.pool.push(queue);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small_and_owns_nothing() {
+        assert!(size_of::<Tx>() <= 40, "a connection takes {}", size_of::<Tx>());
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::mem;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::time::Wall;
 /// is kept for whoever wrote it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Addresses {
-    list: Vec<KnownAddress>,
+    list: Box<[KnownAddress]>,
     kept: Option<Box<Kept>>,
 }
 
@@ -176,8 +177,7 @@ impl Addresses {
     fn push(&mut self, known: KnownAddress) -> bool {
         let new = self.list.len() < Self::MAX && !self.contains(known.address);
         if new {
-            self.list.reserve_exact(1);
-            self.list.push(known);
+            self.change(|list| list.push(known));
         }
         new
     }
@@ -185,14 +185,24 @@ impl Addresses {
     /// Puts an address first, and returns where it was and what was known of it.
     fn put_first(&mut self, address: SocketAddr) -> Option<(usize, KnownAddress)> {
         let at = self.list.iter().position(|known| known.address == address);
-        let before = at.map(|at| (at, self.list.remove(at)));
-        let told = || KnownAddress { address, last_seen: Wall::default() };
-        let first = before.map_or_else(told, |(_, known)| known);
-        // Most peers have one: no room is taken for more before there are.
-        self.list.reserve_exact(1);
-        self.list.insert(0, first);
-        self.list.truncate(Self::MAX);
+        let before = at.map(|at| (at, self.list[at]));
+        if let Some((at, _)) = before {
+            self.list[..=at].rotate_right(1);
+        } else {
+            self.change(|list| {
+                list.truncate(Self::MAX - 1);
+                list.insert(0, KnownAddress { address, last_seen: Wall::default() });
+            });
+        }
         before
+    }
+
+    /// Most peers have one address: no room is taken for more before there are.
+    fn change(&mut self, change: impl FnOnce(&mut Vec<KnownAddress>)) {
+        let mut list = mem::take(&mut self.list).into_vec();
+        list.reserve_exact(1);
+        change(&mut list);
+        self.list = list.into_boxed_slice();
     }
 }
 

@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use super::addresses::Addresses;
 use super::backoff::Backoff;
 use super::dedup::Dedup;
-use super::report::PeerReport;
+use super::report::{PeerReport, Said};
 use crate::machine::ConnId;
 use crate::secret::Key;
 use crate::text::PeerId;
-use crate::time::Mono;
+use crate::time::{Mono, Now};
 
 /// What is known of a peer, as it is loaded and stored.
 #[derive(Clone, Debug)]
@@ -48,10 +48,13 @@ pub(super) struct Peer {
     pub(super) dialling: Option<ConnId>,
     /// When the link that stands, or stood last, was established.
     pub(super) linked_at: Mono,
+    /// When its last heartbeat came, where `beaten` says that there was one.
+    pub(super) beat: Now,
+    pub(super) beaten: bool,
     pub(super) backoff: Backoff,
     /// Whether the owner asked for a lasting link.
     pub(super) keep: bool,
-    /// What is only there for a peer that said something.
+    /// What is only there for a peer that said more than that it lives.
     pub(super) heard: Option<Box<Heard>>,
 }
 
@@ -61,7 +64,7 @@ pub(super) struct Heard {
     /// The ids of its messages. Heartbeats have none that count, so most peers need none.
     pub(super) dedup: Option<Box<Dedup>>,
     pub(super) unknown_types: BTreeSet<String>,
-    pub(super) report: Option<PeerReport>,
+    pub(super) said: Said,
     /// Inbound one-shots of this peer that are open.
     pub(super) one_shots: usize,
 }
@@ -92,6 +95,8 @@ impl Book {
                     link: None,
                     dialling: None,
                     linked_at: Mono::ZERO,
+                    beat: Now::default(),
+                    beaten: false,
                     backoff: Backoff::new(),
                     keep: false,
                     heard: None,
@@ -120,6 +125,12 @@ impl Peer {
     /// Whether there is anything to know: an entry outlives the peer that was forgotten.
     pub(super) const fn is_known(&self) -> bool {
         self.key.is_some() || self.link.is_some() || !self.addresses.is_empty()
+    }
+
+    /// What its heartbeats said, where there was one.
+    pub(super) fn report(&self) -> Option<PeerReport> {
+        let said = self.heard.as_ref().map(|heard| &heard.said);
+        self.beaten.then(|| PeerReport::new(self.beat, said))
     }
 
     pub(super) fn heard(&mut self) -> &mut Heard {

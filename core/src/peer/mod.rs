@@ -16,6 +16,7 @@ mod node;
 pub mod pairing;
 mod report;
 mod settings;
+mod shared;
 
 pub use addresses::{Addresses, KnownAddress};
 pub use admission::Admission;

@@ -2,12 +2,14 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::message::RawValue;
 use crate::message::heartbeat::{Capabilities, Headroom, Heartbeat, Sessions};
-use crate::time::{Mono, Wall};
+use crate::text::PeerId;
+use crate::time::{Mono, Now, Wall};
 
 /// What our own heartbeats say. Empty at the start: such a heartbeat is a sign of life alone.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +31,8 @@ pub struct PeerReport {
     pub beat: Mono,
     /// The same, to be shown.
     pub beat_wall: Wall,
-    /// The name it gives itself; the authenticated id is what counts.
-    pub worker_id: Option<alloc::string::String>,
+    /// The name it gives itself, where that is another than its authenticated id, which is what counts.
+    pub worker_id: Option<String>,
     /// Its sessions, a JSON array, where it ever spoke of sessions.
     pub sessions: Option<Box<RawValue>>,
     /// What its machine has.
@@ -45,27 +47,34 @@ impl PeerReport {
     /// The longest list of sessions that is kept of a peer, in bytes; of a longer one nothing is kept.
     pub const MAX_SESSIONS: usize = 256 << 10;
 
-    pub(super) const fn new(now: Mono, wall: Wall) -> Self {
-        Self {
-            beat: now,
-            beat_wall: wall,
-            worker_id: None,
-            sessions: None,
-            capabilities: None,
-            listen_addrs: Vec::new(),
-            headroom: None,
-        }
+    pub(super) fn new(beat: Now, said: Option<&Said>) -> Self {
+        let Said { worker_id, sessions, capabilities, listen_addrs, headroom } =
+            said.cloned().unwrap_or_default();
+        let (beat, beat_wall) = (beat.mono, beat.wall);
+        Self { beat, beat_wall, worker_id, sessions, capabilities, listen_addrs, headroom }
     }
+}
 
-    /// Takes a heartbeat. What it does not speak of stays as it was; `headroom` counts only where it was agreed.
-    pub(super) fn update(&mut self, beat: Heartbeat<'_>, now: Mono, wall: Wall, headroom_agreed: bool) {
-        self.beat = now;
-        self.beat_wall = wall;
-        if beat.worker_id.is_some() {
-            self.worker_id = beat.worker_id;
+/// What a peer's heartbeats said beyond that it lives: the fields of a [`PeerReport`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    worker_id: Option<String>,
+    sessions: Option<Box<RawValue>>,
+    capabilities: Option<Box<Capabilities>>,
+    listen_addrs: Vec<SocketAddr>,
+    headroom: Option<Box<(Mono, Headroom)>>,
+}
+
+impl Said {
+    /// Takes a heartbeat of `peer`. What it does not speak of stays as it was; `headroom` counts only where it was
+    /// agreed.
+    pub(super) fn update(&mut self, peer: &PeerId, beat: Heartbeat<'_>, now: Mono, headroom_agreed: bool) {
+        if let Some(name) = beat.worker_id {
+            self.worker_id = (name != peer.as_str()).then_some(name);
         }
         if let Some(sessions) = beat.sessions.map(Sessions::as_raw) {
-            self.sessions = (sessions.get().len() <= Self::MAX_SESSIONS).then(|| sessions.to_owned());
+            let kept = sessions.get().len() <= PeerReport::MAX_SESSIONS;
+            self.sessions = kept.then(|| sessions.to_owned());
         }
         if let Some(capabilities) = beat.capabilities {
             self.capabilities = Some(Box::new(capabilities));
@@ -76,5 +85,14 @@ impl PeerReport {
         if headroom_agreed && let Some(headroom) = beat.headroom {
             self.headroom = Some(Box::new((now, headroom)));
         }
+    }
+
+    /// Whether nothing was said.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.worker_id.is_none()
+            && self.sessions.is_none()
+            && self.capabilities.is_none()
+            && self.listen_addrs.is_empty()
+            && self.headroom.is_none()
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use core::mem;
 use core::time::Duration;
 
 use super::state::{Link, State};
@@ -10,7 +11,7 @@ use crate::machine::ConnId;
 use crate::message::heartbeat::{Heartbeat, Sessions};
 use crate::message::{Feature, FeatureSet, Kind, RawValue};
 use crate::peer::book::PeerIndex;
-use crate::peer::report::{PeerReport, Report};
+use crate::peer::report::Report;
 use crate::text::PeerId;
 use crate::time::{Mono, Now};
 
@@ -43,7 +44,7 @@ impl Node {
         let Link { features, cutter, .. } = &**link;
         let framing = cutter.framing();
         let which = usize::from(features.contains(Feature::Headroom));
-        let payload = core::mem::take(&mut self.beats[which]);
+        let payload = mem::take(&mut self.beats[which]);
         // A report too large for a frame must not end the sign of life that it rides on.
         if self.send_free(now, conn, framing, Kind::Heartbeat, &payload, out).is_err() {
             let bare = self.send_free(now, conn, framing, Kind::Heartbeat, &serde_json::json!({}), out);
@@ -74,9 +75,12 @@ impl Node {
         for address in &beat.listen_addrs {
             learned |= known.addresses.advertised(*address);
         }
-        let report = &mut known.heard().report;
-        let report = report.get_or_insert_with(|| PeerReport::new(now.mono, now.wall));
-        report.update(beat, now.mono, now.wall, features.contains(Feature::Headroom));
+        (known.beat, known.beaten) = (now, true);
+        let mut said = known.heard.as_mut().map(|heard| mem::take(&mut heard.said)).unwrap_or_default();
+        said.update(&known.id, beat, now.mono, features.contains(Feature::Headroom));
+        if !said.is_empty() {
+            known.heard().said = said;
+        }
         if learned {
             self.store_addresses(peer, out);
         }

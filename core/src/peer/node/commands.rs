@@ -143,7 +143,8 @@ impl Node {
                 | State::Closing => {}
             }
         }
-        self.book.get_mut(index).heard = None;
+        let known = self.book.get_mut(index);
+        (known.heard, known.beaten) = (None, false);
         for file in FILES {
             if let Some(path) = peer_file(peer, file) {
                 out.act(Action::RemoveFile { path });
@@ -274,7 +275,6 @@ impl Node {
                     Some(State::Link(link)) => Some(self.view(link)),
                     Some(_) | None => None,
                 });
-                let report = peer.heard.as_ref().and_then(|heard| heard.report.clone());
                 PeerView {
                     id: peer.id.clone(),
                     paired: peer.key.is_some(),
@@ -282,7 +282,7 @@ impl Node {
                     link,
                     dialling: peer.dialling.is_some(),
                     retry_in: self.redials.get(index).map(|due| due.since(now.mono)),
-                    report: report.map(|report| (now.mono.since(report.beat), report)),
+                    report: peer.report().map(|report| (now.mono.since(report.beat), report)),
                 }
             })
             .collect()

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
-use super::state::{Link, State};
+use super::state::{Link, Place, State};
 use super::{Node, Out};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{CloseReason, ConnId};
@@ -80,11 +80,10 @@ impl Node {
             life: Life::new(now.mono),
             next_beat: self.first_beat(now, noise),
             partial: false,
-            partial_since: now.mono,
-            owed_until: now.mono,
-            taken: out.progress(conn),
-            address: agreed.address,
-            version: agreed.version,
+            since: now.mono,
+            taken: out.progress(conn) as u32,
+            address: agreed.address.map(Place::new),
+            version: agreed.version.map(|version| self.versions.share(&version)),
         };
         let view = self.view(&link);
         out.limit(conn, LIMITS);
@@ -141,7 +140,9 @@ impl Node {
         if let Some(State::Link(link)) = self.state_mut(conn) {
             link.life.reading(true, now.mono);
             link.partial = link.cutter.is_partial();
-            link.partial_since = now.mono;
+            if link.partial {
+                link.since = now.mono;
+            }
         }
         self.arm(conn);
     }
@@ -152,7 +153,9 @@ impl Node {
         if out.is_congested() {
             // Nobody is read just now, so nobody can be heard.
             link.life.frame(now.mono);
-            link.partial_since = now.mono;
+            if link.partial {
+                link.since = now.mono;
+            }
         }
         let is_due = |due: Option<crate::time::Mono>| due.is_some_and(|due| due <= now.mono);
         if is_due(link.life.deadline(own)) {
@@ -163,7 +166,7 @@ impl Node {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else if is_due(Some(link.next_beat)) {
             link.next_beat = link.next_beat.after(own).max(now.mono.after(own / 2));
-            let taken = out.progress(conn);
+            let taken = out.progress(conn) as u32;
             let stuck = out.unsent(conn) > 0 && taken == link.taken;
             link.stuck = if stuck { link.stuck + 1 } else { 0 };
             link.taken = taken;
@@ -184,7 +187,7 @@ impl Node {
         if link.owed == 0 {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else {
-            link.owed_until = now.mono.after(super::one_shot::ANSWER_TIME);
+            link.since = now.mono;
             self.arm(conn);
         }
     }
@@ -214,6 +217,9 @@ impl Node {
         out.close(conn, how);
         self.asked_in_vain(conn, out);
         self.links -= 1;
+        if let Some(version) = link.version {
+            self.versions.release(version);
+        }
         let known = self.book.get_mut(link.peer);
         debug_assert_eq!(known.link, Some(conn), "a peer's one link is the one that ends");
         known.link = None;

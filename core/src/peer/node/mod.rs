@@ -27,6 +27,7 @@ use super::command::{Answer, Command, Event};
 use super::fault::Fault;
 use super::report::Report;
 use super::settings::Settings;
+use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, Cutter, EncodeError, Framing};
 use crate::machine::{CloseReason, ConnId, Input, ListenerId, Machine};
@@ -84,6 +85,8 @@ pub struct Node {
     /// What heartbeats say, where headroom is spoken of and where it is not.
     beats: [Box<RawValue>; 2],
     links: usize,
+    /// What the peers of links say their versions are.
+    versions: Shared,
     dials: usize,
     /// One-shots of peers that are open.
     one_shots: usize,
@@ -131,6 +134,7 @@ impl Node {
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
             links: 0,
+            versions: Shared::default(),
             dials: 0,
             one_shots: 0,
             unproven_bytes: 0,
@@ -297,7 +301,7 @@ impl Node {
                 // The rest of a frame cannot come while nobody reads.
                 let partial = partial && link.life.is_read();
                 if partial && !link.partial {
-                    link.partial_since = now.mono;
+                    link.since = now.mono;
                 }
                 link.partial = partial;
             }
