@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Context, pairing};
 use crate::config::reachable_address;
 use crate::failure::Failure;
-use crate::service::{Request, Status};
+use crate::service::Status;
 
 /// Invite one other machine: a link or code with this node's address and a new key
 ///
@@ -47,9 +47,10 @@ struct Answer<'a> {
 
 impl Invite {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
+        let running = pairing::taker(context)?;
         let addr = match self.addr {
             Some(addr) => addr,
-            None => own_address(context)?,
+            None => own_address(running.as_ref(), context)?,
         };
         let id = context.identity()?;
         let secret = context.new_code()?;
@@ -63,7 +64,7 @@ impl Invite {
                 "Use the link: relay invite --format link.",
             ));
         }
-        pairing::open(&secret, context)?;
+        pairing::open(&secret, running.as_ref(), context)?;
         if addr.ip().is_loopback() {
             context
                 .out
@@ -90,20 +91,13 @@ impl Invite {
 
 /// The address to put into an invite: the first advertised one, else one that is listened on, else that of an
 /// interface which a wildcard covers.
-fn own_address(context: &mut Context<'_>) -> Result<SocketAddr, Failure> {
+fn own_address(running: Option<&Status>, context: &mut Context<'_>) -> Result<SocketAddr, Failure> {
     let config = context.config()?;
     if let Some(addr) = config.advertise.first() {
         return Ok(*addr);
     }
     // Where a node runs, what it listens on counts: it may have been told on its command line.
-    let listen = match context.serve()? {
-        Some(mut serve) => {
-            let status = serve.ask(&Request::Status)?;
-            let status: Option<Status> = serde_json::from_str(status.get()).ok();
-            status.map(|status| status.listen).filter(|listen| !listen.is_empty()).unwrap_or(config.listen)
-        }
-        None => config.listen,
-    };
+    let listen = running.map_or(config.listen, |running| running.listen.clone());
     let interfaces = context.reachable_addresses()?;
     choose(&listen, &interfaces).ok_or_else(|| {
         no_address("this machine has no address to invite to: nothing but loopback, or port 0, is configured")

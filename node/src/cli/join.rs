@@ -50,7 +50,7 @@ impl Join {
         let keep = running || self.stay;
         let request = Request::Connect { addr, peer, invite: Some(InviteKey(code.key())), keep };
         if self.stay && !running {
-            return connect::stay(request, self.engine, "join", context);
+            return connect::stay(request, self.engine, "join --stay", context);
         }
         let Connected { peer, paired } = context.ask(&request)?;
         let out = &mut context.out;

@@ -9,6 +9,7 @@ use super::{Context, secret};
 use crate::failure::Failure;
 use crate::home::peer_id;
 use crate::keys::Stored;
+use crate::service::Status;
 
 /// Make a pairing code for one other machine
 ///
@@ -49,8 +50,9 @@ impl Pair {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         let Self {} = self;
         let id = context.identity()?;
+        let running = taker(context)?;
         let code = context.new_code()?;
-        open(&code, context)?;
+        open(&code, running.as_ref(), context)?;
         let shown = code.shown();
         if context.out.is_json() {
             context.out.object(&Offered { id: &id, code: &shown });
@@ -99,8 +101,27 @@ impl Accept {
     }
 }
 
+/// The node that runs here and takes whoever redeems a code; `None` where none runs.
+///
+/// # Errors
+/// One runs that listens nowhere.
+pub(super) fn taker(context: &Context<'_>) -> Result<Option<Status>, Failure> {
+    let running = context.status()?;
+    match running {
+        Some(Status { listen, command, pid, .. }) if listen.is_empty() => Err(Failure::refused(
+            format!("relay {command}, which runs here (process {pid}), does not listen, so nobody can come"),
+            "Stop it and start relay serve, which listens and dials the same peers.",
+        )),
+        running => Ok(running),
+    }
+}
+
 /// Makes the key of `code` the pending one. It is stored before anything is shown.
-pub(super) fn open(code: &PairingCode, context: &mut Context<'_>) -> Result<(), Failure> {
+pub(super) fn open(
+    code: &PairingCode,
+    running: Option<&Status>,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
     let keys = context.home.keys();
     // An unreadable one is replaced as well.
     let earlier = !matches!(keys.pending(), Ok(Stored::Absent));
@@ -108,6 +129,9 @@ pub(super) fn open(code: &PairingCode, context: &mut Context<'_>) -> Result<(), 
     context.keys_changed()?;
     if earlier {
         context.out.talk("The earlier code or invite, which nobody used, no longer works.");
+    }
+    if running.is_none() {
+        context.out.talk("Nothing listens here until relay serve runs: start it before the other machine comes.");
     }
     Ok(())
 }

@@ -119,6 +119,7 @@ impl Service {
             listen: addresses.clone(),
             runtime: runtime.to_owned(),
             pid: std::process::id(),
+            command: what.to_owned(),
         };
         let desk = Desk::new(handle.clone(), keys, turn, status);
         let stop = Stop { handle: handle.clone(), reason: Arc::default() };

@@ -70,6 +70,31 @@ fn an_invites_address_is_the_configured_one() {
 }
 
 #[test]
+fn an_invite_says_where_nothing_listens_yet_and_is_refused_where_nothing_will() {
+    let home = Home::new();
+    for args in [&["pair"] as &[&str], &["invite"]] {
+        let ran = home.run(args);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("Nothing listens here until relay serve runs"), "{}", ran.err);
+    }
+    let pending = home.read("peers/_pending.key");
+    // A peer that is never reached, so that it goes on.
+    home.json(&["peers", "add", "a", "--key", KEY]);
+    let mut connect = home.start(&["connect", "127.0.0.1:1"]);
+    connect.event("dial_failed");
+    for args in [&["pair"] as &[&str], &["invite"], &["invite", "--addr", "10.0.0.7:1"]] {
+        let ran = home.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args:?}");
+        let part = format!("relay connect, which runs here (process {}), does not listen", connect.pid());
+        assert!(ran.err.contains(&part) && ran.err.contains("start relay serve"), "{}", ran.err);
+    }
+    assert_eq!(home.read("peers/_pending.key"), pending, "what was refused changed nothing");
+    drop(connect);
+    let (_serve, _) = home.serve(&[]);
+    assert!(!home.run(&["invite"]).err.contains("Nothing listens"));
+}
+
+#[test]
 fn accepting_a_peer_leaves_ones_own_invite_open() {
     let home = Home::new();
     home.json(&["pair"]);

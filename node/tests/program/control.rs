@@ -34,7 +34,7 @@ fn questions_are_answered_in_order_and_faults_leave_the_connection() {
     assert_eq!((mode(&home.path("run")), mode(&home.path("run/link.sock"))), (0o700, 0o600));
     let mut client = Client::of(&home);
     let answer = client.ask(r#"{"v":1,"id":7,"cmd":"status"}"#);
-    let status = json!({"id": home.id(), "listen": [addr], "runtime": "smol", "pid": serve.pid()});
+    let status = json!({"id": home.id(), "listen": [addr], "runtime": "smol", "pid": serve.pid(), "command": "serve"});
     assert_eq!(answer, json!({"id": 7, "answer": status}));
     for (line, part) in [
         ("nonsense", "no object"),
