@@ -56,11 +56,19 @@ impl Desk {
             Request::Forget { peer } => json(&self.forget(&peer)?),
             Request::Connect { addr, peer, invite, keep } => {
                 let who = shown(peer.as_ref().map(AsRef::as_ref), Some(addr));
+                let (named, invited) = (peer.clone(), invite.is_some());
                 let invite = invite.map(|key| key.0);
                 let command = Command::Connect { address: addr, peer, invite, keep };
-                let answer = self.ask(&who, command, DIALS)?;
-                let Answer::Connected { peer, paired } = answer else { return Err(unexpected(&who)) };
-                json(&Connected { peer: peer.to_string(), paired })
+                match self.call(command, DIALS)? {
+                    Answer::Connected { peer, paired } => {
+                        json(&Connected { peer: peer.to_string(), paired })
+                    }
+                    Answer::Failed(cause) if invited => {
+                        Err(explain::invite(&who, named.as_ref(), &cause))
+                    }
+                    Answer::Failed(cause) => Err(explain::failure(&who, &cause)),
+                    _ => Err(unexpected(&who)),
+                }
             }
             Request::Send { peer, msg_type, payload, reply_within } => {
                 self.send(peer, &msg_type, payload, reply_within)
@@ -135,8 +143,12 @@ impl Desk {
         Ok(Forgotten { removed })
     }
 
+    fn call(&self, command: Command, within: Duration) -> Result<Answer, Failure> {
+        self.handle.call(command, within).map_err(explain::unanswered)
+    }
+
     fn ask(&self, who: &str, command: Command, within: Duration) -> Result<Answer, Failure> {
-        let answer = self.handle.call(command, within).map_err(explain::unanswered)?;
+        let answer = self.call(command, within)?;
         if let Answer::Failed(cause) = &answer {
             return Err(explain::failure(who, cause));
         }

@@ -70,7 +70,15 @@ fn a_code_or_an_invite_works_once() {
     let late = Home::new();
     let ran = late.run(&["join", &link]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("refused the handshake") && ran.err.contains("relay invite"), "{}", ran.err);
+    let refused = format!("peer \"{}\" refused the handshake: the invite was used", a.id());
+    assert!(ran.err.contains(&refused) && ran.err.contains("relay invite (there)"), "{}", ran.err);
+    assert!(!ran.err.contains("relay join"), "{}", ran.err);
+    // An invite that another node made.
+    let ran = late.run(&["join", &link.replace(&a.id(), "other-0f0f0f0f")]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    for part in ["\"other-0f0f0f0f\"", &format!("peer \"{}\" answered", a.id()), "relay invite (there)"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
     assert!(!late.path("peers").join(format!("{}.key", a.id())).exists());
 }
 
