@@ -104,6 +104,28 @@ fn accepting_a_peer_leaves_ones_own_invite_open() {
 }
 
 #[test]
+fn accepting_says_that_nothing_is_tried_yet_and_keeps_the_key_that_is_there() {
+    let home = Home::new();
+    let accept = ["accept", "0123-4567-89ab-cdef", "other"];
+    for _ in 0..2 {
+        let ran = home.run(&accept);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "stored the key of other\n"), "{}", ran.err);
+        assert!(ran.err.contains("not tried yet") && ran.err.contains("relay connect IP:PORT --peer other"));
+        assert!(!ran.err.contains("warning"), "{}", ran.err);
+    }
+    let key = home.read("peers/other.key");
+    let again = ["accept", "fedc-ba98-7654-3210", "other"];
+    let ran = home.run(&again);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("another key here") && ran.err.contains("--replace"), "{}", ran.err);
+    assert_eq!(home.read("peers/other.key"), key);
+    let ran = home.run(&[&again as &[&str], &["--replace", "--json"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("\"replaced\":true") && ran.err.contains("warning: the earlier key of other"));
+    assert_ne!(home.read("peers/other.key"), key);
+}
+
+#[test]
 fn a_machine_does_not_pair_with_itself() {
     let home = Home::new();
     let offered = &home.json(&["pair"])[0];
