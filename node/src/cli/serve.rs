@@ -98,6 +98,9 @@ pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<
     for line in service.listening() {
         context.out.event(&line);
     }
+    if !service.addresses().is_empty() && context.home.keys().list()?.peers.is_empty() {
+        context.out.talk("No peer is known yet. Invite another machine: relay invite");
+    }
     for line in lines {
         context.out.event(&line);
         if !context.out.is_open() {
