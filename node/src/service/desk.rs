@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use relay_core::message::Kind;
-use relay_core::peer::{Answer, Command};
+use relay_core::peer::{Answer, Command, Failure as Cause};
 use relay_core::text::PeerId;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::engine::NodeHandle;
 use super::explain;
+use super::line::Link;
 use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
 use crate::actor::Turn;
@@ -75,9 +76,15 @@ impl Desk {
             }
             Request::Ping { peer } => {
                 let who = shown(Some(peer.as_str()), None);
-                let answer = self.ask(&who, Command::Ping { peer }, DIALS)?;
-                let Answer::Pong(time) = answer else { return Err(unexpected(&who)) };
-                json(&Pong { seconds: seconds_exact(time) })
+                match self.call(Command::Ping { peer: peer.clone() }, DIALS)? {
+                    Answer::Pong(time) => json(&Pong { seconds: seconds_exact(time) }),
+                    Answer::Failed(Cause::NoAddress) => Err(match self.link(&peer)? {
+                        Some(link) => explain::no_address_to_ping(&who, &link),
+                        None => explain::failure(&who, &Cause::NoAddress),
+                    }),
+                    Answer::Failed(cause) => Err(explain::failure(&who, &cause)),
+                    _ => Err(unexpected(&who)),
+                }
             }
         }
     }
@@ -129,6 +136,11 @@ impl Desk {
         let answer = self.ask("the node", Command::Peers, AT_ONCE)?;
         let Answer::Peers(peers) = answer else { return Err(unexpected("the node")) };
         Ok(peers.iter().map(Live::from).collect())
+    }
+
+    fn link(&self, peer: &PeerId) -> Result<Option<Link>, Failure> {
+        let live = self.peers()?.into_iter().find(|live| live.id == peer.as_str());
+        Ok(live.and_then(|live| live.link))
     }
 
     /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.

@@ -1,10 +1,11 @@
 //! A node's failures in the words and exit codes of the command line.
 
 use relay_core::machine::CloseReason;
-use relay_core::peer::Failure as Cause;
+use relay_core::peer::{Direction, Failure as Cause};
 use relay_core::text::PeerId;
 use relay_runtime::CallError;
 
+use super::line::Link;
 use crate::failure::{Exit, Failure};
 
 /// What a command about `who` (a peer or an address, as it is to be shown) failed with.
@@ -96,6 +97,19 @@ pub(super) fn invite(who: &str, named: Option<&PeerId>, cause: &Cause) -> Failur
         }
         _ => failure(who, cause),
     }
+}
+
+/// A link with `who` stands, and a ping has nothing to dial.
+#[must_use]
+pub(super) fn no_address_to_ping(who: &str, link: &Link) -> Failure {
+    let whence =
+        if link.direction == Direction::Inbound.as_str() { "which it dialled" } else { "dialled from here" };
+    Failure::unreachable(
+        format!(
+            "a link with {who} stands, {whence}, but no address of it is known, and a ping needs one to dial"
+        ),
+        "Its heartbeats tell its addresses once it listens: relay serve (there).",
+    )
 }
 
 /// Why a node gave no answer at all.

@@ -220,6 +220,21 @@ fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
 }
 
 #[test]
+fn a_ping_over_a_link_without_an_address_says_that_the_link_stands() {
+    let Pair { a, b, mut a_serve, addr, a_id, b_id } = pair(&[]);
+    let mut connect = b.start(&["connect", &addr, "--peer", &a_id]);
+    connect.event("link_up");
+    a_serve.event("link_up");
+    let ran = a.run(&["ping", &b_id]);
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""));
+    assert!(ran.err.contains("stands, which it dialled, but no address of it is known"), "{}", ran.err);
+    drop(connect);
+    a_serve.event("link_down");
+    let ran = a.run(&["ping", &b_id]);
+    assert!(ran.code == 3 && ran.err.contains("no link with it stands"), "{}", ran.err);
+}
+
+#[test]
 fn a_peer_that_is_forgotten_loses_its_link_and_leaves_nothing() {
     let Pair { a, b, mut a_serve, b_id, .. } = pair(&[]);
     let (mut b_serve, _) = b.serve(&[]);
