@@ -2,13 +2,14 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use super::Context;
 use crate::config::{self, Runtime, listen_address};
 use crate::failure::Failure;
-use crate::service::{Service, signals};
+use crate::service::{Service, What, signals};
 
 /// Run this node: take links from peers, dial those that are known and keep the links alive
 ///
@@ -80,12 +81,16 @@ impl Serve {
             },
         );
         let service = Service::start(setup, "serve")?;
-        follow(service, context)
+        follow(service, context, |_| {})
     }
 }
 
-/// Prints what a service tells until it ends.
-pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<(), Failure> {
+/// Prints what a service tells until it ends, each line after `mend` has seen it.
+pub(super) fn follow(
+    mut service: Service,
+    context: &mut Context<'_>,
+    mut mend: impl FnMut(&mut What),
+) -> Result<(), Failure> {
     let lines = service.take_lines();
     let stop = service.stop();
     signals::watch(stop.clone()).map_err(|error| {
@@ -102,6 +107,8 @@ pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<
         context.out.talk("No peer is known yet. Invite another machine: relay invite");
     }
     for line in lines {
+        let mut line = Arc::unwrap_or_clone(line);
+        mend(&mut line.what);
         context.out.event(&line);
         if !context.out.is_open() {
             stop.now("nobody reads its output");

@@ -171,6 +171,16 @@ fn connect_alone_goes_on_trying_a_known_peer_and_gives_up_where_it_is_refused() 
     let ran = connect.ended();
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("refused the handshake") && ran.err.contains("relay join LINK"), "{}", ran.err);
+    let told: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = told.iter().find(|line| line["event"] == "dial_failed");
+    assert!(failed.is_none_or(|failed| failed["retry_in"].is_null()), "{}", ran.out);
+    let reason = told.last().unwrap()["reason"].as_str().unwrap();
+    assert!(reason.contains("refused the handshake"), "{reason}");
+
+    // Nothing is dialled without a key.
+    let ran = Home::new().start(&["connect", &addr, "--peer", &a_id]).ended();
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("\"reason\":\"peer") && !ran.out.contains("dial_failed"), "{}", ran.out);
 }
 
 #[test]
