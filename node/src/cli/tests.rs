@@ -172,6 +172,18 @@ fn tables_are_aligned_on_a_terminal_and_tabbed_without() {
 }
 
 #[test]
+fn a_time_is_an_age_on_a_terminal_and_whole_elsewhere() {
+    let mut setting = Setting::new();
+    setting.run(&["peers", "add", "a", "--key", &"0".repeat(64)]);
+    let meta = setting.dir.path().join("home/peers/a.meta");
+    std::fs::write(meta, r#"{"addrs":[{"addr":"10.0.0.1:1","last_seen":999988000}]}"#).unwrap();
+    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t10.0.0.1:1\t1970-01-12T13:46:28.000Z\n");
+    setting.terminals.stdout = true;
+    let shown = setting.run(&["peers", "list"]).out;
+    assert!(shown.ends_with("a     paired  -     10.0.0.1:1  12 s ago\n"), "{shown}");
+}
+
+#[test]
 fn colour_is_for_terminals_unless_no_color_is_set_or_a_flag_says_otherwise() {
     let mut setting = Setting::new();
     let coloured = |setting: &Setting, args: &[&str]| setting.run(args).err.contains('\u{1b}');

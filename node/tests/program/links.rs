@@ -301,6 +301,13 @@ fn heartbeats_tell_of_each_machine() {
         live["headroom"]["disk_free_mb"].is_u64() && live["heartbeat_age"].as_f64().unwrap() < 40.0,
         "{live}"
     );
+    let known = until("a heartbeat is the newest sign", || {
+        let known = a.live(&b_id);
+        (known["last_seen"] == known["live"]["heartbeat_at"]).then_some(known)
+    });
+    assert!(known["last_seen"].is_string(), "{known}");
+    let mut watch = a.start_with(&["peers", "show", &b_id, "--watch"], |_| {});
+    assert_eq!(watch.line()["id"], json!(b_id));
     let shown = a.run(&["peers", "show", &b_id]).out;
     assert!(shown.contains("link\tlinked (in)\n") && shown.contains("MiB of disk"), "{shown}");
 }
