@@ -20,7 +20,8 @@ use crate::service::Status;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  relay invite --addr 192.168.1.20:9847")]
 pub(super) struct Invite {
-    /// Where the other machine reaches this one [default: the configured address, else the first network interface's]
+    /// Where the other machine reaches this one [default: the first advertise of the configuration, else what the
+    /// running serve listens on, else the configuration's listen]
     #[arg(long, value_name = "IP:PORT", value_parser = reachable_address)]
     addr: Option<SocketAddr>,
     /// Show only one of both forms
@@ -84,7 +85,12 @@ impl Invite {
             }
             (None, Some(code)) => out.facts(&[("link", &link), ("code", code)]),
         }
-        out.talk("On the other machine: relay join LINK");
+        // Quoted: a shell takes an IPv6 address's brackets for a pattern.
+        let join = match (self.format, code) {
+            (Some(Format::Code), Some(code)) => format!("relay join {code}"),
+            _ => format!("relay join '{}'", link.as_str()),
+        };
+        out.talk(&format!("On the other machine: {join}"));
         Ok(())
     }
 }

@@ -34,6 +34,18 @@ fn an_invites_link_and_code_both_lead_to_the_key_that_was_stored_before_they_wer
 }
 
 #[test]
+fn an_invite_says_what_to_type_on_the_other_machine() {
+    let home = Home::new();
+    for (format, quote) in [("link", "'"), ("code", "")] {
+        let ran = home.run(&["invite", "--addr", "10.0.0.7:9848", "--format", format]);
+        let said = format!("On the other machine: relay join {quote}{}{quote}\n", ran.out.trim());
+        assert!(ran.code == 0 && ran.err.ends_with(&said), "{}", ran.err);
+    }
+    let ran = home.run(&["invite", "--addr", "10.0.0.7:9848"]);
+    assert!(ran.err.contains("relay join 'cctl://"), "{}", ran.err);
+}
+
+#[test]
 fn a_new_invite_takes_the_place_of_the_pending_one_and_says_so() {
     let home = Home::new();
     assert!(!home.run(&["invite", "--addr", "10.0.0.7:1"]).err.contains("no longer works"));
