@@ -141,6 +141,18 @@ fn the_definition_of_the_command_line_is_sound() {
 }
 
 #[test]
+fn the_help_of_send_lists_every_type_and_which_have_a_reply() {
+    let ran = Setting::new().run(&["send", "--help"]);
+    let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (with, without) = text.split_once("With a reply: ").unwrap().1.split_once(" Without: ").unwrap();
+    assert!(with.contains("lease_list,") && with.contains("session_transfer,"), "{text}");
+    assert!(without.contains("task_status,") && without.contains("lease_result"), "{text}");
+    assert!(!text.contains("handshake_ack"), "{text}");
+    let ran = Setting::new().run(&["send", "a", "quite_another", "{}"]);
+    assert!(ran.code == 2 && ran.err.ends_with("relay send --help lists them.\n"), "{}", ran.err);
+}
+
+#[test]
 fn the_version_names_the_protocol() {
     let ran = Setting::new().run(&["--version"]);
     assert_eq!(ran.code, 0);

@@ -168,15 +168,20 @@ impl Desk {
     }
 }
 
+/// The message types that can be sent by hand: all but those of the handshake.
+pub fn sendable() -> impl Iterator<Item = Kind> {
+    let of_a_handshake = |kind: &Kind| matches!(kind, Kind::Challenge | Kind::Handshake | Kind::HandshakeAck);
+    Kind::ALL.into_iter().filter(move |kind| !of_a_handshake(kind))
+}
+
 /// Reads a message type that can be sent by hand.
 ///
 /// # Errors
 /// It is not one.
 pub fn kind(name: &str) -> Result<Kind, Failure> {
     Kind::parse(name).ok_or_else(|| {
-        let known = Kind::ALL.iter().map(|kind| kind.as_str());
-        let hint = crate::config::nearest(name, known).map_or_else(
-            || "docs/cli.md lists the types.".to_owned(),
+        let hint = crate::config::nearest(name, sendable().map(Kind::as_str)).map_or_else(
+            || "relay send --help lists them.".to_owned(),
             |near| format!("Did you mean {near}?"),
         );
         Failure::usage(format!("{name:?} is no message type"), hint)

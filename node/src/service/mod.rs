@@ -30,7 +30,7 @@ use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
 
 pub use brief::Brief;
-pub use desk::{Desk, kind};
+pub use desk::{Desk, kind, sendable};
 pub use engine::{NodeEvents, NodeHandle};
 pub use feed::Feed;
 pub use line::{Line, Link, What};
