@@ -13,7 +13,7 @@ use crate::config::reachable_address;
 use crate::failure::{Exit, Failure};
 use crate::home::peer_id;
 use crate::keys::Peer;
-use crate::service::{Connected, Request, Service, What};
+use crate::service::{Connected, Request, Service, Status, What};
 
 /// Keep a link with the peer at an address
 ///
@@ -46,12 +46,13 @@ impl Connect {
         };
         let again = peer.is_some();
         let request = Request::Connect { addr: self.addr, peer, invite: None, keep: true };
-        if context.serve()?.is_none() {
+        let Some(Status { command, .. }) = context.status()? else {
             return stay(request, self.engine, "connect", context);
-        }
+        };
+        self.engine.ignored(&format!("relay {command}, which runs here, has its own"), context);
         let Connected { peer, paired: _ } = context.ask(&request).map_err(|mut failure| {
             if again && failure.exit == Exit::Unreachable {
-                failure.hint = format!("relay serve, which runs here, goes on trying. {}", failure.hint);
+                failure.hint = format!("relay {command}, which runs here, goes on trying. {}", failure.hint);
             }
             failure
         })?;
@@ -59,7 +60,7 @@ impl Connect {
             context.out.object(&Answer { peer: &peer, addr: self.addr });
         } else {
             context.out.line(&format!("linked with {peer} at {}", self.addr));
-            context.out.talk("relay serve, which runs here, keeps the link.");
+            context.out.talk(&format!("relay {command}, which runs here, keeps the link."));
         }
         Ok(())
     }

@@ -57,6 +57,15 @@ impl Engine {
             config.heartbeat = Duration::from_secs(secs.into());
         }
     }
+
+    /// Says which of its flags count for nothing, and why.
+    pub(super) fn ignored(self, why: &str, context: &mut Context<'_>) {
+        let flags = [("--runtime", self.runtime.is_some()), ("--heartbeat", self.heartbeat.is_some())];
+        let given: Vec<_> = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect();
+        if !given.is_empty() {
+            context.out.warn(&format!("{} ignored: {why}", given.join(" and ")));
+        }
+    }
 }
 
 impl Serve {

@@ -149,9 +149,20 @@ fn connect_beside_serve_asks_it_to_keep_the_link() {
     a_serve.kill();
     b_serve.event("link_down");
     b_serve.event_where("dial_failed", |event| event["retry_in"].is_number() && event["peer"] == json!(a_id));
-    let ran = b.run(&["connect", &addr]);
+    let ran = b.run(&["connect", &addr, "--runtime", "mio", "--heartbeat", "2"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
+    let ignored = "--runtime and --heartbeat ignored: relay serve, which runs here, has its own";
+    assert!(ran.err.contains(ignored), "{}", ran.err);
     assert!(ran.err.contains("relay serve, which runs here, goes on trying"), "{}", ran.err);
+}
+
+#[test]
+fn the_service_that_keeps_a_link_is_named() {
+    let Pair { a: _a, b, a_serve: _a_serve, addr, a_id, .. } = pair(&[]);
+    let mut connect = b.start(&["connect", &addr, "--peer", &a_id]);
+    connect.event("link_up");
+    let ran = b.run(&["connect", &addr]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "relay connect, which runs here, keeps the link.\n"));
 }
 
 #[test]
