@@ -22,7 +22,7 @@ use crate::service::{self, Live, Request};
 
 /// List, add, show and forget paired peers
 #[derive(Debug, Subcommand)]
-#[command(after_help = "Example:\n  relay peers list")]
+#[command(disable_help_subcommand = true, after_help = "Example:\n  relay peers list")]
 pub(super) enum Peers {
     /// List the peers that have a key here
     ///
@@ -135,20 +135,22 @@ impl Peers {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         match self {
             Self::List { watch: false } => list(context),
-            Self::List { watch: true } => {
-                live::watch(Some(&HEADING), context, |context| {
-                    let (peers, now) = (found(context)?.peers, clock::wall(context.now()));
-                    let aligned = context.out.is_aligned();
-                    Ok(items(&peers, now, |known| vec![row(known, now, aligned)]))
-                })
-            }
+            Self::List { watch: true } => live::watch(Some(&HEADING), context, |context| {
+                let (peers, now) = (found(context)?.peers, clock::wall(context.now()));
+                let aligned = context.out.is_aligned();
+                Ok(items(&peers, now, |known| vec![row(known, now, aligned)]))
+            }),
             Self::Add(add) => add.run(context),
             Self::Show { id, watch: false } => show(&id, context),
             Self::Show { id, watch: true } => live::watch(None, context, |context| {
                 let mut peers = found(context)?.peers;
                 peers.retain(|known| known.peer.id == id);
                 let now = clock::wall(context.now());
-                if peers.is_empty() { Err(unknown(&id)) } else { Ok(items(&peers, now, |known| facts(known, now))) }
+                if peers.is_empty() {
+                    Err(unknown(&id))
+                } else {
+                    Ok(items(&peers, now, |known| facts(known, now)))
+                }
             }),
             Self::Forget { id } => forget(&id, context),
             Self::Prune { dry_run } => prune(dry_run, context),

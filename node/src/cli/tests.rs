@@ -136,6 +136,24 @@ fn every_command_is_in_a_group_of_the_help() {
 }
 
 #[test]
+fn help_is_a_command_too_and_has_no_line_of_blanks() {
+    let setting = Setting::new();
+    let mut all = vec![(String::new(), help::command())];
+    leaves(&help::command(), "", &mut all);
+    for (path, _) in all {
+        let words: Vec<_> = path.split_whitespace().collect();
+        let (help, flag) = (
+            setting.run(&[&["help"], &words[..]].concat()),
+            setting.run(&[&words[..], &["--help"]].concat()),
+        );
+        assert_eq!((help.code, help.err.as_str()), (0, ""), "{path}");
+        assert_eq!(help.out, flag.out, "{path}");
+        assert!(flag.out.lines().all(|line| line == line.trim_end()), "{path}: {}", flag.out);
+    }
+    assert_eq!(setting.run(&["help", "nothing"]).code, 2);
+}
+
+#[test]
 fn the_definition_of_the_command_line_is_sound() {
     help::command().debug_assert();
 }
@@ -145,7 +163,7 @@ fn the_help_of_send_lists_every_type_and_which_have_a_reply() {
     let ran = Setting::new().run(&["send", "--help"]);
     let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
     let (with, without) = text.split_once("With a reply: ").unwrap().1.split_once(" Without: ").unwrap();
-    assert!(with.contains("lease_list,") && with.contains("session_transfer,"), "{text}");
+    assert!(with.contains("lease_list.") && with.contains("session_transfer,"), "{text}");
     assert!(without.contains("task_status,") && without.contains("lease_result"), "{text}");
     assert!(!text.contains("handshake_ack"), "{text}");
     let ran = Setting::new().run(&["send", "a", "quite_another", "{}"]);

@@ -60,33 +60,47 @@ impl Desk {
                 let (named, invited) = (peer.clone(), invite.is_some());
                 let invite = invite.map(|key| key.0);
                 let command = Command::Connect { address: addr, peer, invite, keep };
-                match self.call(command, DIALS)? {
-                    Answer::Connected { peer, paired } => {
-                        json(&Connected { peer: peer.to_string(), paired })
-                    }
-                    Answer::Failed(cause) if invited => {
-                        Err(explain::invite(&who, named.as_ref(), &cause))
-                    }
-                    Answer::Failed(cause) => Err(explain::failure(&who, &cause)),
-                    _ => Err(unexpected(&who)),
+                let answer = self.call(command, DIALS)?;
+                if let Answer::Failed(cause) = &answer {
+                    return Err(if invited {
+                        explain::invite(&who, named.as_ref(), cause)
+                    } else {
+                        explain::failure(&who, cause)
+                    });
                 }
+                let Answer::Connected { peer, paired } = answer else { return Err(unexpected(&who)) };
+                json(&Connected { peer: peer.to_string(), paired })
             }
             Request::Send { peer, msg_type, payload, reply_within } => {
                 self.send(peer, &msg_type, payload, reply_within)
             }
             Request::Ping { peer } => {
-                let who = shown(Some(peer.as_str()), None);
-                match self.call(Command::Ping { peer: peer.clone() }, DIALS)? {
-                    Answer::Pong(time) => json(&Pong { seconds: seconds_exact(time) }),
-                    Answer::Failed(Cause::NoAddress) => Err(match self.link(&peer)? {
+                let answer = self.call(Command::Ping { peer: peer.clone() }, DIALS)?;
+                if let Answer::Failed(cause) = &answer {
+                    let who = self.dialled(&peer, cause);
+                    let link = if *cause == Cause::NoAddress { self.link(&peer)? } else { None };
+                    return Err(match link {
                         Some(link) => explain::no_address_to_ping(&who, &link),
-                        None => explain::failure(&who, &Cause::NoAddress),
-                    }),
-                    Answer::Failed(cause) => Err(explain::failure(&who, &cause)),
-                    _ => Err(unexpected(&who)),
+                        None => explain::failure(&who, cause),
+                    });
                 }
+                let Answer::Pong(time) = answer else {
+                    return Err(unexpected(&shown(Some(peer.as_str()), None)));
+                };
+                json(&Pong { seconds: seconds_exact(time) })
             }
         }
+    }
+
+    /// A peer, with where it was dialled where that is what failed.
+    fn dialled(&self, peer: &PeerId, cause: &Cause) -> String {
+        let who = shown(Some(peer.as_str()), None);
+        if !matches!(cause, Cause::Connection(_) | Cause::NoHandshake | Cause::TimedOut) {
+            return who;
+        }
+        let addresses = self.keys.addresses(peer).0;
+        let places: Vec<_> = addresses.iter().map(|known| known.address.to_string()).collect();
+        if places.is_empty() { who } else { format!("{who} at {}", places.join(", ")) }
     }
 
     fn send(
@@ -99,8 +113,11 @@ impl Desk {
         let who = shown(Some(peer.as_str()), None);
         let kind = kind(msg_type)?;
         let wait = reply_within.map(|secs| Duration::from_secs(secs.clamp(1, LONGEST_WAIT)));
-        let command = Command::Send { peer, kind, payload, reply_within: wait };
-        let answer = self.ask(&who, command, DIALS + wait.unwrap_or_default())?;
+        let command = Command::Send { peer: peer.clone(), kind, payload, reply_within: wait };
+        let answer = self.call(command, DIALS + wait.unwrap_or_default())?;
+        if let Answer::Failed(cause) = &answer {
+            return Err(explain::failure(&self.dialled(&peer, cause), cause));
+        }
         if let Answer::Sent { taken } = answer {
             return json(&Sent { taken, reply: None });
         }

@@ -263,7 +263,7 @@ fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> R
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
     let mut settings = Settings::new(id);
-    settings.features = config.features.intersect(Settings::FEATURES);
+    settings.features = config.features;
     settings.heartbeat = config.heartbeat;
     settings.max_links = config.max_peers.into();
     settings.dial_known = dial_known;

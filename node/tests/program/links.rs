@@ -196,7 +196,7 @@ fn connect_alone_goes_on_trying_a_known_peer_and_gives_up_where_it_is_refused() 
 
 #[test]
 fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
-    let Pair { a: _a, b, mut a_serve, a_id, b_id, .. } = pair(&[]);
+    let Pair { a: _a, b, mut a_serve, addr, a_id, b_id } = pair(&[]);
     let mut b_serve = None;
     for beside in [false, true] {
         if beside {
@@ -236,6 +236,7 @@ fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
         let ran = b.run(args);
         assert_eq!(ran.code, 3, "{}", ran.err);
         assert!(ran.err.contains("Start it there: relay serve"), "{}", ran.err);
+        assert!(ran.err.contains(&format!("peer \"{a_id}\" at {addr} cannot be reached")), "{}", ran.err);
     }
     drop(b_serve);
 }
