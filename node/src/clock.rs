@@ -1,5 +1,6 @@
 //! The wall clock, and how a time is shown.
 
+use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use relay_core::time::Wall;
@@ -7,7 +8,13 @@ use relay_core::time::Wall;
 /// The wall clock now.
 #[must_use]
 pub fn now() -> Wall {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    wall(SystemTime::now())
+}
+
+/// A time of the system as the core counts it; one before 1970 is its beginning.
+#[must_use]
+pub fn wall(at: SystemTime) -> Wall {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Wall::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -17,6 +24,19 @@ pub fn rfc3339(at: Wall) -> Option<String> {
     let millis = i64::try_from(at.as_millis()).ok()?;
     let at = jiff::Timestamp::from_millisecond(millis).ok()?;
     Some(at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+/// How long ago something was, for people: in the largest unit of which there are two or more.
+#[must_use]
+pub fn ago(span: Duration) -> String {
+    let secs = span.as_secs();
+    match secs {
+        0 => "now".to_owned(),
+        1..120 => format!("{secs} s ago"),
+        120..7200 => format!("{} min ago", secs / 60),
+        7200..172_800 => format!("{} h ago", secs / 3600),
+        _ => format!("{} d ago", secs / 86_400),
+    }
 }
 
 #[cfg(test)]
@@ -30,5 +50,13 @@ mod tests {
             Some("2023-11-14T22:13:20.123Z")
         );
         assert_eq!(rfc3339(Wall::from_millis(u64::MAX)), None);
+    }
+
+    #[test]
+    fn an_age_is_short() {
+        let ages = [0, 1, 119, 120, 7199, 7200, 172_799, 172_800].map(|secs| ago(Duration::from_secs(secs)));
+        let said =
+            ["now", "1 s ago", "119 s ago", "2 min ago", "119 min ago", "2 h ago", "47 h ago", "2 d ago"];
+        assert_eq!(ages, said);
     }
 }

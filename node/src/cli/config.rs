@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// Show and check the configuration
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Subcommand)]
-#[command(after_help = "Example:\n  relay config show")]
+#[command(disable_help_subcommand = true, after_help = "Example:\n  relay config show")]
 pub(super) enum Config {
     /// Show every key with its value and where that comes from
     #[command(after_help = "Example:\n  relay config show --template > ~/.relay/config.toml")]

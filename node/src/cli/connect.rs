@@ -1,8 +1,7 @@
 //! `relay connect`: a lasting link with a peer at an address.
 
 use core::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use clap::Args;
 use relay_core::text::PeerId;
@@ -14,7 +13,7 @@ use crate::config::reachable_address;
 use crate::failure::{Exit, Failure};
 use crate::home::peer_id;
 use crate::keys::Peer;
-use crate::service::{Connected, Request, Service};
+use crate::service::{Connected, Request, Service, Status, What};
 
 /// Keep a link with the peer at an address
 ///
@@ -47,12 +46,13 @@ impl Connect {
         };
         let again = peer.is_some();
         let request = Request::Connect { addr: self.addr, peer, invite: None, keep: true };
-        if context.serve()?.is_none() {
+        let Some(Status { command, .. }) = context.status()? else {
             return stay(request, self.engine, "connect", context);
-        }
+        };
+        self.engine.ignored(&format!("relay {command}, which runs here, has its own"), context);
         let Connected { peer, paired: _ } = context.ask(&request).map_err(|mut failure| {
             if again && failure.exit == Exit::Unreachable {
-                failure.hint = format!("relay serve, which runs here, goes on trying. {}", failure.hint);
+                failure.hint = format!("relay {command}, which runs here, goes on trying. {}", failure.hint);
             }
             failure
         })?;
@@ -60,7 +60,7 @@ impl Connect {
             context.out.object(&Answer { peer: &peer, addr: self.addr });
         } else {
             context.out.line(&format!("linked with {peer} at {}", self.addr));
-            context.out.talk("relay serve, which runs here, keeps the link.");
+            context.out.talk(&format!("relay {command}, which runs here, keeps the link."));
         }
         Ok(())
     }
@@ -78,33 +78,59 @@ pub(super) fn stay(
     context.log(&config);
     let setup = context.setup(config, Vec::new(), false)?;
     let service = Service::start(setup, what)?;
-    let failed = dial(&service, request)?;
-    follow(service, context)?;
-    // The thread that dialled has nothing to add: its node has ended.
-    failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    let mut dialling = Dialling::Under(dial(&service, request)?);
+    follow(service, context, |what| {
+        // The node answers the dial before it tells of it, and does not know that the answer ends it.
+        if let What::DialFailed { retry_in, .. } = what
+            && dialling.failed()
+        {
+            *retry_in = None;
+        }
+    })?;
+    match dialling.end() {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
 }
 
-/// Why the dial failed for good, where it did.
-type Failed = Arc<Mutex<Option<Failure>>>;
+/// The dial that a service began with.
+enum Dialling {
+    /// A thread has the answer, or waits for it.
+    Under(JoinHandle<Option<Failure>>),
+    /// It is over; it failed for good where there is a failure.
+    Over(Option<Failure>),
+}
+
+impl Dialling {
+    /// Waits for its end, and says whether it failed for good.
+    fn failed(&mut self) -> bool {
+        let dialling = core::mem::replace(self, Self::Over(None));
+        *self = Self::Over(dialling.end());
+        matches!(self, Self::Over(Some(_)))
+    }
+
+    fn end(self) -> Option<Failure> {
+        match self {
+            Self::Under(thread) => thread.join().ok().flatten(),
+            Self::Over(failure) => failure,
+        }
+    }
+}
 
 /// Dials while the main thread says what happens. A peer that is known and cannot be reached is dialled again; any
 /// other failure ends the service.
-fn dial(service: &Service, request: Request) -> Result<Failed, Failure> {
-    let failed = Failed::default();
+fn dial(service: &Service, request: Request) -> Result<JoinHandle<Option<Failure>>, Failure> {
     let again = matches!(&request, Request::Connect { peer: Some(_), invite: None, .. });
-    let (desk, stop, place) = (service.desk().clone(), service.stop(), Arc::clone(&failed));
+    let (desk, stop) = (service.desk().clone(), service.stop());
     let started = thread::Builder::new().name("relay-connect".into()).spawn(move || {
-        if let Err(failure) = desk.carry_out(request)
-            && !(again && failure.exit == Exit::Unreachable)
-            && stop.reason().is_none()
-        {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-            stop.now("the dial failed");
+        let failure = desk.carry_out(request).err()?;
+        if (again && failure.exit == Exit::Unreachable) || stop.reason().is_some() {
+            return None;
         }
+        stop.now(&failure.message);
+        Some(failure)
     });
-    started
-        .map_err(|error| Failure::refused(format!("a thread cannot be started: {error}"), "Try again."))?;
-    Ok(failed)
+    started.map_err(|error| Failure::refused(format!("a thread cannot be started: {error}"), "Try again."))
 }
 
 /// The peer that an address belongs to, where that is certain: the only one met there, else the only one paired.

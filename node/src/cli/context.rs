@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use relay_core::peer::pairing::PairingCode;
 use relay_core::text::PeerId;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::{Globals, Output, System, World, log};
@@ -17,7 +18,7 @@ use crate::control::Client;
 use crate::failure::Failure;
 use crate::home::Home;
 use crate::service::report::is_reachable;
-use crate::service::{Brief, Request, Setup};
+use crate::service::{Brief, Request, Setup, Status};
 
 /// The surroundings of one command, after the global options were read.
 pub struct Context<'c> {
@@ -129,6 +130,15 @@ impl<'c> Context<'c> {
         Client::find(&self.home)
     }
 
+    /// Who and where the node is that runs in this home, where one does.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn status(&self) -> Result<Option<Status>, Failure> {
+        let Some(mut serve) = self.serve()? else { return Ok(None) };
+        read(&serve.ask(&Request::Status)?).map(Some)
+    }
+
     /// Asks the node that runs in this home; else one that is started for this question alone.
     ///
     /// # Errors
@@ -145,9 +155,7 @@ impl<'c> Context<'c> {
                 Brief::start(setup)?.ask(request.clone())?
             }
         };
-        serde_json::from_str(answer.get()).map_err(|_| {
-            Failure::refused("the relay serve that runs here answered something else", "Restart relay serve.")
-        })
+        read(&answer)
     }
 
     /// Has the node that runs in this home, where one does, read the key files again before anything is said.
@@ -189,4 +197,10 @@ impl<'c> Context<'c> {
             Failure::refused(format!("this machine gives no random bytes: {error}"), "Try again.")
         })
     }
+}
+
+fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Failure> {
+    serde_json::from_str(answer.get()).map_err(|_| {
+        Failure::refused("the relay serve that runs here answered something else", "Restart relay serve.")
+    })
 }

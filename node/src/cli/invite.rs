@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Context, pairing};
 use crate::config::reachable_address;
 use crate::failure::Failure;
-use crate::service::{Request, Status};
+use crate::service::Status;
 
 /// Invite one other machine: a link or code with this node's address and a new key
 ///
@@ -20,7 +20,8 @@ use crate::service::{Request, Status};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  relay invite --addr 192.168.1.20:9847")]
 pub(super) struct Invite {
-    /// Where the other machine reaches this one [default: the configured address, else the first network interface's]
+    /// Where the other machine reaches this one [default: the first advertise of the configuration, else what the
+    /// running serve listens on, else the configuration's listen]
     #[arg(long, value_name = "IP:PORT", value_parser = reachable_address)]
     addr: Option<SocketAddr>,
     /// Show only one of both forms
@@ -47,9 +48,10 @@ struct Answer<'a> {
 
 impl Invite {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
+        let running = pairing::taker(context)?;
         let addr = match self.addr {
             Some(addr) => addr,
-            None => own_address(context)?,
+            None => own_address(running.as_ref(), context)?,
         };
         let id = context.identity()?;
         let secret = context.new_code()?;
@@ -63,7 +65,7 @@ impl Invite {
                 "Use the link: relay invite --format link.",
             ));
         }
-        pairing::open(&secret, context)?;
+        pairing::open(&secret, running.as_ref(), context)?;
         if addr.ip().is_loopback() {
             context
                 .out
@@ -83,27 +85,25 @@ impl Invite {
             }
             (None, Some(code)) => out.facts(&[("link", &link), ("code", code)]),
         }
-        out.talk("On the other machine: relay join LINK");
+        // Quoted: a shell takes an IPv6 address's brackets for a pattern.
+        let join = match (self.format, code) {
+            (Some(Format::Code), Some(code)) => format!("relay join {code}"),
+            _ => format!("relay join '{}'", link.as_str()),
+        };
+        out.talk(&format!("On the other machine: {join}"));
         Ok(())
     }
 }
 
 /// The address to put into an invite: the first advertised one, else one that is listened on, else that of an
 /// interface which a wildcard covers.
-fn own_address(context: &mut Context<'_>) -> Result<SocketAddr, Failure> {
+fn own_address(running: Option<&Status>, context: &mut Context<'_>) -> Result<SocketAddr, Failure> {
     let config = context.config()?;
     if let Some(addr) = config.advertise.first() {
         return Ok(*addr);
     }
     // Where a node runs, what it listens on counts: it may have been told on its command line.
-    let listen = match context.serve()? {
-        Some(mut serve) => {
-            let status = serve.ask(&Request::Status)?;
-            let status: Option<Status> = serde_json::from_str(status.get()).ok();
-            status.map(|status| status.listen).filter(|listen| !listen.is_empty()).unwrap_or(config.listen)
-        }
-        None => config.listen,
-    };
+    let listen = running.map_or(config.listen, |running| running.listen.clone());
     let interfaces = context.reachable_addresses()?;
     choose(&listen, &interfaces).ok_or_else(|| {
         no_address("this machine has no address to invite to: nothing but loopback, or port 0, is configured")

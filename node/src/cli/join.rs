@@ -46,25 +46,28 @@ impl Join {
                 "Run relay join with it on the other one.",
             ));
         }
-        let running = context.serve()?.is_some();
-        let keep = running || self.stay;
+        let running = context.status()?.map(|status| status.command);
+        let keep = running.is_some() || self.stay;
         let request = Request::Connect { addr, peer, invite: Some(InviteKey(code.key())), keep };
-        if self.stay && !running {
-            return connect::stay(request, self.engine, "join", context);
+        match &running {
+            None if self.stay => return connect::stay(request, self.engine, "join --stay", context),
+            None => self.engine.ignored("without --stay no link is kept", context),
+            Some(command) => {
+                self.engine.ignored(&format!("relay {command}, which runs here, has its own"), context);
+            }
         }
         let Connected { peer, paired } = context.ask(&request)?;
         let out = &mut context.out;
         if out.is_json() {
-            out.object(&Joined { peer: &peer, addr: addr.to_string(), paired, kept: running });
+            out.object(&Joined { peer: &peer, addr: addr.to_string(), paired, kept: keep });
         } else if paired {
             out.line(&format!("joined {peer} at {addr}"));
         } else {
             out.line(&format!("joined {peer} at {addr}, with the key that was known already"));
         }
-        if running {
-            out.talk("relay serve, which runs here, keeps the link.");
-        } else {
-            out.talk("Keep a link with it: relay serve. Or send it something: relay send.");
+        match running {
+            Some(command) => out.talk(&format!("relay {command}, which runs here, keeps the link.")),
+            None => out.talk("Keep a link with it: relay serve. Or send it something: relay send."),
         }
         Ok(())
     }

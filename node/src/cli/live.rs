@@ -9,17 +9,17 @@ use crate::failure::Failure;
 /// How long a change of what no event tells may take to be shown.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// One thing of the list: its name, its row, what of it counts as a change, and its JSON object.
+/// One thing of the list: its name, its rows, what of it counts as a change, and its JSON object.
 pub(super) struct Item {
     pub(super) id: String,
-    pub(super) row: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
     pub(super) changes: String,
     pub(super) object: serde_json::Value,
 }
 
-/// Shows what `look` finds until the node that runs here ends or nobody reads any more.
+/// Shows what `look` finds, under a heading where there is one, until the node that runs here ends or nobody reads any more.
 pub(super) fn watch(
-    heading: &[&str],
+    heading: Option<&[&str]>,
     context: &mut Context<'_>,
     mut look: impl FnMut(&mut Context<'_>) -> Result<Vec<Item>, Failure>,
 ) -> Result<(), Failure> {
@@ -38,11 +38,7 @@ pub(super) fn watch(
         let out = &mut context.out;
         if out.is_json() || !out.is_aligned() {
             for item in items.iter().filter(|item| shown.get(&item.id) != Some(&item.changes)) {
-                if out.is_json() {
-                    out.object(&item.object)
-                } else {
-                    out.table(heading, vec![item.row.clone()])
-                }
+                if out.is_json() { out.object(&item.object) } else { out.rows(&item.rows) }
             }
             for id in &gone {
                 if out.is_json() {
@@ -53,7 +49,11 @@ pub(super) fn watch(
             }
         } else {
             out.clear();
-            out.table(heading, items.iter().map(|item| item.row.clone()).collect());
+            let rows = items.iter().flat_map(|item| item.rows.clone()).collect();
+            match heading {
+                Some(heading) => out.table(heading, rows),
+                None => out.rows(&rows),
+            }
         }
         shown = items.into_iter().map(|item| (item.id, item.changes)).collect();
         events.next_within(LOOK_AGAIN)?;

@@ -38,7 +38,7 @@ use crate::failure::{Exit, Failure};
 /// Relays that pair, keep links alive and share leases, tasks and knowledge.
 #[derive(Debug, Parser)]
 #[command(name = "relay", version = VERSION, max_term_width = 100, subcommand_required = true)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true)]
 #[command(after_help = "Example:\n  relay invite --format link")]
 struct Cli {
     #[command(flatten)]
@@ -173,7 +173,7 @@ fn explain(error: &clap::Error, when: When, world: &mut World<'_>) -> u8 {
     let colour = world.colour(when, terminal);
     let styled = error.render();
     let text = if colour { styled.ansi().to_string() } else { styled.to_string() };
-    let text = if asked { text } else { text.replacen("error:", "relay:", 1) };
+    let text = if asked { without_blanks(&text) } else { text.replacen("error:", "relay:", 1) };
     let to: &mut dyn std::io::Write = if asked { &mut *world.stdout } else { &mut *world.stderr };
     let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
     match written {
@@ -181,6 +181,13 @@ fn explain(error: &clap::Error, when: When, world: &mut World<'_>) -> u8 {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Exit::Refused.code(),
         Ok(()) | Err(_) => 0,
     }
+}
+
+/// A text whose empty lines are empty: help indents the line before a default.
+fn without_blanks(text: &str) -> String {
+    let mut lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    lines.push("");
+    lines.join("\n")
 }
 
 /// What `--color` says, read before the command line is known to be well formed.

@@ -147,7 +147,8 @@ impl<'o> Output<'o> {
         }
     }
 
-    fn rows(&mut self, rows: &[Vec<String>]) {
+    /// Answers with rows that have no heading: aligned on a terminal, else with tabs between.
+    pub(super) fn rows(&mut self, rows: &[Vec<String>]) {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

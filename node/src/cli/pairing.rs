@@ -9,6 +9,7 @@ use super::{Context, secret};
 use crate::failure::Failure;
 use crate::home::peer_id;
 use crate::keys::Stored;
+use crate::service::Status;
 
 /// Make a pairing code for one other machine
 ///
@@ -20,8 +21,9 @@ pub(super) struct Pair {}
 
 /// Accept a pairing code that another machine made
 ///
-/// The code's key is stored under the peer's id. A code or invite of this node's own that is still open stays open.
-/// The peer's address is not part of a code: give it with relay connect, or use an invite.
+/// The code's key is stored under the peer's id, and tried with the next connection. A code or invite of this node's
+/// own that is still open stays open. The peer's address is not part of a code: give it with relay connect, or use an
+/// invite. A peer that has another key here keeps it, unless --replace is given.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  relay accept 0123-4567-89ab-cdef build-2-1a2b3c4d")]
 pub(super) struct Accept {
@@ -30,6 +32,9 @@ pub(super) struct Accept {
     /// The other machine's peer id
     #[arg(value_parser = peer_id)]
     peer: PeerId,
+    /// Put the code's key in the place of another that the peer has here; that one is gone then
+    #[arg(long)]
+    replace: bool,
 }
 
 #[derive(Serialize)]
@@ -49,8 +54,9 @@ impl Pair {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         let Self {} = self;
         let id = context.identity()?;
+        let running = taker(context)?;
         let code = context.new_code()?;
-        open(&code, context)?;
+        open(&code, running.as_ref(), context)?;
         let shown = code.shown();
         if context.out.is_json() {
             context.out.object(&Offered { id: &id, code: &shown });
@@ -85,22 +91,53 @@ impl Accept {
                 format!("Run on the other one: relay accept CODE {id}."),
             ));
         }
+        let other = matches!(keys.key(&self.peer)?, Stored::Paired(old) if old != key);
+        if other && !self.replace {
+            return Err(Failure::refused(
+                format!("peer \"{}\" has another key here, which stays as it is", self.peer),
+                format!("If that one is of no use any more: relay accept CODE {} --replace.", self.peer),
+            ));
+        }
         let replaced = keys.add(&self.peer, &key)?;
         context.keys_changed()?;
-        if context.out.is_json() {
-            context.out.object(&Accepted { id: &id, peer: &self.peer, replaced });
-        } else {
-            context.out.line(&format!("paired with {}", self.peer));
-        }
+        let out = &mut context.out;
         if replaced {
-            context.out.talk(&format!("The earlier key of {} was replaced.", self.peer));
+            out.warn(&format!("the earlier key of {} is gone; the way back is to pair again", self.peer));
+        }
+        if out.is_json() {
+            out.object(&Accepted { id: &id, peer: &self.peer, replaced });
+        } else {
+            out.line(&format!("stored the key of {}", self.peer));
+            out.talk(&format!(
+                "It is not tried yet. Try it: relay connect IP:PORT --peer {}. Or have the other machine dial.",
+                self.peer
+            ));
         }
         Ok(())
     }
 }
 
+/// The node that runs here and takes whoever redeems a code; `None` where none runs.
+///
+/// # Errors
+/// One runs that listens nowhere.
+pub(super) fn taker(context: &Context<'_>) -> Result<Option<Status>, Failure> {
+    let running = context.status()?;
+    match running {
+        Some(Status { listen, command, pid, .. }) if listen.is_empty() => Err(Failure::refused(
+            format!("relay {command}, which runs here (process {pid}), does not listen, so nobody can come"),
+            "Stop it and start relay serve, which listens and dials the same peers.",
+        )),
+        running => Ok(running),
+    }
+}
+
 /// Makes the key of `code` the pending one. It is stored before anything is shown.
-pub(super) fn open(code: &PairingCode, context: &mut Context<'_>) -> Result<(), Failure> {
+pub(super) fn open(
+    code: &PairingCode,
+    running: Option<&Status>,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
     let keys = context.home.keys();
     // An unreadable one is replaced as well.
     let earlier = !matches!(keys.pending(), Ok(Stored::Absent));
@@ -108,6 +145,11 @@ pub(super) fn open(code: &PairingCode, context: &mut Context<'_>) -> Result<(), 
     context.keys_changed()?;
     if earlier {
         context.out.talk("The earlier code or invite, which nobody used, no longer works.");
+    }
+    if running.is_none() {
+        context
+            .out
+            .talk("Nothing listens here until relay serve runs: start it before the other machine comes.");
     }
     Ok(())
 }

@@ -1,17 +1,19 @@
 //! `relay peers`: the peers whose keys this node holds.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use relay_core::peer::KnownAddress;
 use relay_core::secret::Key;
 use relay_core::text::PeerId;
+use relay_core::time::Wall;
 use serde::Serialize;
 
 use super::live::{self, Item};
 use super::{Context, secret, words};
-use crate::clock::rfc3339;
+use crate::clock::{self, rfc3339};
 use crate::config::reachable_address;
 use crate::failure::Failure;
 use crate::home::peer_id;
@@ -20,7 +22,7 @@ use crate::service::{self, Live, Request};
 
 /// List, add, show and forget paired peers
 #[derive(Debug, Subcommand)]
-#[command(after_help = "Example:\n  relay peers list")]
+#[command(disable_help_subcommand = true, after_help = "Example:\n  relay peers list")]
 pub(super) enum Peers {
     /// List the peers that have a key here
     ///
@@ -133,15 +135,22 @@ impl Peers {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         match self {
             Self::List { watch: false } => list(context),
-            Self::List { watch: true } => {
-                live::watch(&HEADING, context, |context| Ok(items(&found(context)?.peers)))
-            }
+            Self::List { watch: true } => live::watch(Some(&HEADING), context, |context| {
+                let (peers, now) = (found(context)?.peers, clock::wall(context.now()));
+                let aligned = context.out.is_aligned();
+                Ok(items(&peers, now, |known| vec![row(known, now, aligned)]))
+            }),
             Self::Add(add) => add.run(context),
             Self::Show { id, watch: false } => show(&id, context),
-            Self::Show { id, watch: true } => live::watch(&HEADING, context, |context| {
+            Self::Show { id, watch: true } => live::watch(None, context, |context| {
                 let mut peers = found(context)?.peers;
                 peers.retain(|known| known.peer.id == id);
-                if peers.is_empty() { Err(unknown(&id)) } else { Ok(items(&peers)) }
+                let now = clock::wall(context.now());
+                if peers.is_empty() {
+                    Err(unknown(&id))
+                } else {
+                    Ok(items(&peers, now, |known| facts(known, now)))
+                }
             }),
             Self::Forget { id } => forget(&id, context),
             Self::Prune { dry_run } => prune(dry_run, context),
@@ -193,7 +202,7 @@ fn found(context: &Context<'_>) -> Result<Found, Failure> {
     Ok(Found { peers, warnings: listing.warnings })
 }
 
-fn items(peers: &[Known]) -> Vec<Item> {
+fn items(peers: &[Known], now: Wall, rows: impl Fn(&Known) -> Vec<Vec<String>>) -> Vec<Item> {
     let item = |known: &Known| {
         let live = known.live.as_ref();
         let changes =
@@ -202,40 +211,43 @@ fn items(peers: &[Known]) -> Vec<Item> {
             live.map(|live| (&live.listen_addrs, live.capabilities.as_ref().map(|raw| raw.get().len())));
         Item {
             id: known.peer.id.to_string(),
-            row: row(known),
+            rows: rows(known),
             changes: format!("{changes:?} {said:?} {:?}", known.peer.addresses),
-            object: serde_json::to_value(answer(known)).unwrap_or_default(),
+            object: serde_json::to_value(answer(known, now)).unwrap_or_default(),
         }
     };
     peers.iter().map(item).collect()
 }
 
-fn row(known: &Known) -> Vec<String> {
-    let answer = answer(known);
+/// A peer's row of a list; on a terminal it is short.
+fn row(known: &Known, now: Wall, short: bool) -> Vec<String> {
+    let answer = answer(known, now);
     let state = if known.peer.paired { "paired" } else { "unpaired" };
     let link = known.live.as_ref().map_or_else(|| "-".to_owned(), Live::state);
-    let seen = answer.last_seen.unwrap_or_else(|| "-".to_owned());
+    let seen = seen(known, now).map(|(at, age)| if short { clock::ago(age) } else { at });
     vec![
         known.peer.id.to_string(),
         state.to_owned(),
         link,
         answer.addr.unwrap_or_else(|| "-".to_owned()),
-        seen,
+        seen.unwrap_or_else(|| "-".to_owned()),
     ]
 }
 
 fn list(context: &mut Context<'_>) -> Result<(), Failure> {
     let Found { peers, warnings } = found(context)?;
+    let now = clock::wall(context.now());
     let out = &mut context.out;
     for warning in &warnings {
         out.warn(warning);
     }
     if out.is_json() {
-        peers.iter().for_each(|known| out.object(&answer(known)));
+        peers.iter().for_each(|known| out.object(&answer(known, now)));
     } else if peers.is_empty() {
         out.talk("No peer is paired yet. Pair one: relay invite (here), relay join LINK (there).");
     } else {
-        out.table(&HEADING, peers.iter().map(row).collect());
+        let short = out.is_aligned();
+        out.table(&HEADING, peers.iter().map(|known| row(known, now, short)).collect());
     }
     Ok(())
 }
@@ -286,17 +298,23 @@ impl Add {
 fn show(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
     let Found { peers, warnings } = found(context)?;
     let known = peers.into_iter().find(|known| known.peer.id == *id).ok_or_else(|| unknown(id))?;
+    let now = clock::wall(context.now());
     let out = &mut context.out;
     let about = |warning: &&String| warning.contains(&format!("{id}."));
     warnings.iter().filter(about).for_each(|warning| out.warn(warning));
-    let answer = answer(&known);
     if out.is_json() {
-        out.object(&answer);
-        return Ok(());
+        out.object(&answer(&known, now));
+    } else {
+        out.rows(&facts(&known, now));
     }
+    Ok(())
+}
+
+/// All that is known of a peer, by name.
+fn facts(known: &Known, now: Wall) -> Vec<Vec<String>> {
     let paired = if known.peer.paired { "paired" } else { "unpaired" };
-    let mut facts = vec![("id", id.to_string()), ("state", paired.to_owned())];
-    for address in answer.addrs {
+    let mut facts = vec![("id", known.peer.id.to_string()), ("state", paired.to_owned())];
+    for address in answer(known, now).addrs {
         let seen =
             address.last_seen.map_or_else(|| "never seen there".to_owned(), |at| format!("last seen {at}"));
         facts.push(("address", format!("{} ({seen})", address.addr)));
@@ -304,9 +322,7 @@ fn show(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
     if let Some(live) = &known.live {
         facts.extend(words::of_live(live));
     }
-    let facts: Vec<_> = facts.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    out.facts(&facts);
-    Ok(())
+    facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
 /// Through the node that runs here, so that its link ends and it brings no file back; else the files alone.
@@ -344,7 +360,21 @@ fn prune(dry_run: bool, context: &mut Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn answer(known: &Known) -> PeerAnswer<'_> {
+/// When a peer was last seen, and how long ago: a linked one at its newest heartbeat, any other as its file says.
+fn seen(known: &Known, now: Wall) -> Option<(String, Duration)> {
+    if let Some(live) = known.live.as_ref().filter(|live| live.link.is_some()) {
+        let beat = live.heartbeat_at.clone().zip(live.heartbeat_age);
+        return match beat {
+            Some((at, age)) => Some((at, Duration::try_from_secs_f64(age).unwrap_or_default())),
+            None => rfc3339(now).map(|at| (at, Duration::ZERO)),
+        };
+    }
+    let at = known.peer.addresses.last_seen()?;
+    let age = Duration::from_millis(now.as_millis().saturating_sub(at.as_millis()));
+    rfc3339(at).map(|at| (at, age))
+}
+
+fn answer(known: &Known, now: Wall) -> PeerAnswer<'_> {
     let Known { peer, live } = known;
     let address = |known: &KnownAddress| AddressAnswer {
         addr: known.address.to_string(),
@@ -355,7 +385,7 @@ fn answer(known: &Known) -> PeerAnswer<'_> {
         id: &peer.id,
         paired: peer.paired,
         addr: addrs.first().map(|first| first.addr.clone()),
-        last_seen: peer.addresses.last_seen().and_then(rfc3339),
+        last_seen: seen(known, now).map(|(at, _)| at),
         addrs,
         live: live.as_ref(),
     }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use relay_core::message::Kind;
 use relay_core::text::PeerId;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 use super::Context;
 use crate::failure::Failure;
 use crate::home::peer_id;
-use crate::service::{Pong, Reply, Request, Sent, kind};
+use crate::service::{Pong, Reply, Request, Sent, kind, sendable};
 
 /// The longest payload, in bytes: what the largest compressed frame holds.
 const MAX_PAYLOAD: u64 = 4 << 20;
@@ -29,8 +30,8 @@ pub(super) struct Send {
     /// The peer's id
     #[arg(value_parser = peer_id)]
     peer: PeerId,
-    /// The message type, as task_status or lease_list
-    #[arg(value_name = "TYPE")]
+    /// The message type, as task_status or lease_list; --help lists them
+    #[arg(value_name = "TYPE", long_help = types())]
     msg_type: String,
     /// The payload, a JSON object; - reads it from stdin
     #[arg(value_name = "JSON")]
@@ -65,6 +66,15 @@ struct PingAnswer<'a> {
     peer: &'a PeerId,
     n: u32,
     ms: f64,
+}
+
+/// Which types there are, and which have a reply.
+fn types() -> String {
+    let names = |with_reply: bool| {
+        let fits = move |kind: &Kind| kind.answer().is_some() == with_reply;
+        sendable().filter(fits).map(Kind::as_str).collect::<Vec<_>>().join(", ")
+    };
+    format!("The message type. With a reply: {}. Without: {}", names(true), names(false))
 }
 
 impl Send {

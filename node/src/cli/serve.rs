@@ -2,13 +2,14 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use super::Context;
 use crate::config::{self, Runtime, listen_address};
 use crate::failure::Failure;
-use crate::service::{Service, signals};
+use crate::service::{Service, What, signals};
 
 /// Run this node: take links from peers, dial those that are known and keep the links alive
 ///
@@ -56,6 +57,15 @@ impl Engine {
             config.heartbeat = Duration::from_secs(secs.into());
         }
     }
+
+    /// Says which of its flags count for nothing, and why.
+    pub(super) fn ignored(self, why: &str, context: &mut Context<'_>) {
+        let flags = [("--runtime", self.runtime.is_some()), ("--heartbeat", self.heartbeat.is_some())];
+        let given: Vec<_> = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect();
+        if !given.is_empty() {
+            context.out.warn(&format!("{} ignored: {why}", given.join(" and ")));
+        }
+    }
 }
 
 impl Serve {
@@ -80,12 +90,16 @@ impl Serve {
             },
         );
         let service = Service::start(setup, "serve")?;
-        follow(service, context)
+        follow(service, context, |_| {})
     }
 }
 
-/// Prints what a service tells until it ends.
-pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<(), Failure> {
+/// Prints what a service tells until it ends, each line after `mend` has seen it.
+pub(super) fn follow(
+    mut service: Service,
+    context: &mut Context<'_>,
+    mut mend: impl FnMut(&mut What),
+) -> Result<(), Failure> {
     let lines = service.take_lines();
     let stop = service.stop();
     signals::watch(stop.clone()).map_err(|error| {
@@ -98,7 +112,12 @@ pub(super) fn follow(mut service: Service, context: &mut Context<'_>) -> Result<
     for line in service.listening() {
         context.out.event(&line);
     }
+    if !service.addresses().is_empty() && context.home.keys().list()?.peers.is_empty() {
+        context.out.talk("No peer is known yet. Invite another machine: relay invite");
+    }
     for line in lines {
+        let mut line = Arc::unwrap_or_clone(line);
+        mend(&mut line.what);
         context.out.event(&line);
         if !context.out.is_open() {
             stop.now("nobody reads its output");

@@ -136,8 +136,38 @@ fn every_command_is_in_a_group_of_the_help() {
 }
 
 #[test]
+fn help_is_a_command_too_and_has_no_line_of_blanks() {
+    let setting = Setting::new();
+    let mut all = vec![(String::new(), help::command())];
+    leaves(&help::command(), "", &mut all);
+    for (path, _) in all {
+        let words: Vec<_> = path.split_whitespace().collect();
+        let (help, flag) = (
+            setting.run(&[&["help"], &words[..]].concat()),
+            setting.run(&[&words[..], &["--help"]].concat()),
+        );
+        assert_eq!((help.code, help.err.as_str()), (0, ""), "{path}");
+        assert_eq!(help.out, flag.out, "{path}");
+        assert!(flag.out.lines().all(|line| line == line.trim_end()), "{path}: {}", flag.out);
+    }
+    assert_eq!(setting.run(&["help", "nothing"]).code, 2);
+}
+
+#[test]
 fn the_definition_of_the_command_line_is_sound() {
     help::command().debug_assert();
+}
+
+#[test]
+fn the_help_of_send_lists_every_type_and_which_have_a_reply() {
+    let ran = Setting::new().run(&["send", "--help"]);
+    let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (with, without) = text.split_once("With a reply: ").unwrap().1.split_once(" Without: ").unwrap();
+    assert!(with.contains("lease_list.") && with.contains("session_transfer,"), "{text}");
+    assert!(without.contains("task_status,") && without.contains("lease_result"), "{text}");
+    assert!(!text.contains("handshake_ack"), "{text}");
+    let ran = Setting::new().run(&["send", "a", "quite_another", "{}"]);
+    assert!(ran.code == 2 && ran.err.ends_with("relay send --help lists them.\n"), "{}", ran.err);
 }
 
 #[test]
@@ -169,6 +199,18 @@ fn tables_are_aligned_on_a_terminal_and_tabbed_without() {
     setting.terminals.stdout = true;
     let table = "PEER  STATE   LINK  ADDRESS     LAST SEEN\na     paired  -     -           -\nbcd   paired  -     10.0.0.1:1  -\n";
     assert_eq!(setting.run(&["peers", "list"]).out, table);
+}
+
+#[test]
+fn a_time_is_an_age_on_a_terminal_and_whole_elsewhere() {
+    let mut setting = Setting::new();
+    setting.run(&["peers", "add", "a", "--key", &"0".repeat(64)]);
+    let meta = setting.dir.path().join("home/peers/a.meta");
+    std::fs::write(meta, r#"{"addrs":[{"addr":"10.0.0.1:1","last_seen":999988000}]}"#).unwrap();
+    assert_eq!(setting.run(&["peers", "list"]).out, "a\tpaired\t-\t10.0.0.1:1\t1970-01-12T13:46:28.000Z\n");
+    setting.terminals.stdout = true;
+    let shown = setting.run(&["peers", "list"]).out;
+    assert!(shown.ends_with("a     paired  -     10.0.0.1:1  12 s ago\n"), "{shown}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 
 use relay_core::message::FeatureSet;
+use relay_core::peer::Settings;
 use relay_core::peer::invite::DEFAULT_PORT;
 use serde_json::Value;
 
@@ -63,7 +64,7 @@ pub const KEYS: [KeyDoc; 8] = [
     KeyDoc {
         name: "features",
         doc: "The features of a link to offer. Leave one out to switch it off.",
-        example: "[\"frame-bin\", \"headroom\", \"lease-fence\", \"lease-fleet\", \"supervised-task\", \"unknown-ok\"]",
+        example: "[\"frame-bin\", \"headroom\", \"unknown-ok\"]",
     },
     KeyDoc {
         name: "log",
@@ -119,7 +120,7 @@ pub struct Config {
     pub heartbeat: Duration,
     /// Most lasting links at a time.
     pub max_peers: u16,
-    /// The features to offer.
+    /// The features to offer: none that this version does not keep.
     pub features: FeatureSet,
     /// How much is logged.
     pub log: Level,
@@ -136,7 +137,7 @@ impl Default for Config {
             runtime: Runtime::Smol,
             heartbeat: Duration::from_secs(30),
             max_peers: 256,
-            features: FeatureSet::ALL,
+            features: Settings::FEATURES,
             log: Level::Info,
             log_format: LogFormat::Text,
             given: Vec::new(),
@@ -167,10 +168,12 @@ impl Config {
             let rest =
                 if faults.len() > 1 { format!(" (and {} more)", faults.len() - 1) } else { String::new() };
             let first = faults.into_iter().next().unwrap_or_default();
-            Failure::usage(
-                format!("{}: {first}{rest}", path.display()),
-                "Mend the file; relay config check lists every fault.",
-            )
+            let hint = if path.exists() {
+                "Mend the file; relay config check lists every fault."
+            } else {
+                "Check the path."
+            };
+            Failure::usage(format!("{}: {first}{rest}", path.display()), hint)
         })
     }
 
@@ -292,6 +295,12 @@ mod tests {
     }
 
     #[test]
+    fn a_feature_that_this_version_does_not_keep_is_not_offered() {
+        let config = Config::parse("features = [\"lease-fence\", \"headroom\"]").unwrap();
+        assert_eq!(config.value("features").unwrap().0, serde_json::json!(["headroom"]));
+    }
+
+    #[test]
     fn an_unknown_key_is_named_with_the_nearest_known_one() {
         assert_eq!(fault("listn = 1"), "unknown key \"listn\"; did you mean \"listen\"?");
         assert!(fault("[relay]\nlisten = 1").starts_with("unknown key \"relay\"; known are listen, "));
@@ -332,7 +341,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
         assert_eq!(Config::load(&path, false).unwrap(), Config::default());
-        assert_eq!(Config::load(&path, true).unwrap_err().exit, Exit::Usage);
+        let missing = Config::load(&path, true).unwrap_err();
+        assert_eq!((missing.exit, missing.hint.as_str()), (Exit::Usage, "Check the path."));
         std::fs::write(&path, "lsten = 1\nmax_peers = 0").unwrap();
         let failure = Config::load(&path, false).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);

@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use relay_core::message::{Feature, FeatureSet};
+use relay_core::peer::Settings;
 use relay_core::peer::invite::DEFAULT_PORT;
 use serde_json::{Value, json};
 use toml::Value as Toml;
@@ -111,7 +112,8 @@ fn features(value: &Toml) -> Result<FeatureSet, String> {
     let texts = strings(value).ok_or("expected a list of feature names")?;
     let known = || Feature::ALL.into_iter().map(Feature::as_str);
     let read = |text| Feature::parse(text).ok_or_else(|| unknown("feature", text, known()));
-    texts.into_iter().map(read).collect()
+    let named: FeatureSet = texts.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok(named.intersect(Settings::FEATURES))
 }
 
 fn strings(value: &Toml) -> Option<Vec<&str>> {

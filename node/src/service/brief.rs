@@ -30,7 +30,8 @@ impl Brief {
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
         let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[])?;
         ignore(events);
-        let status = Status { id, listen: Vec::new(), runtime: runtime.to_owned(), pid: std::process::id() };
+        let (runtime, pid) = (runtime.to_owned(), std::process::id());
+        let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };
         Ok(Self { desk: Desk::new(handle.clone(), keys, turn, status), handle })
     }
 

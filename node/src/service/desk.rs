@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use relay_core::message::Kind;
-use relay_core::peer::{Answer, Command};
+use relay_core::peer::{Answer, Command, Failure as Cause};
 use relay_core::text::PeerId;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::engine::NodeHandle;
 use super::explain;
+use super::line::Link;
 use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
 use crate::actor::Turn;
@@ -56,9 +57,17 @@ impl Desk {
             Request::Forget { peer } => json(&self.forget(&peer)?),
             Request::Connect { addr, peer, invite, keep } => {
                 let who = shown(peer.as_ref().map(AsRef::as_ref), Some(addr));
+                let (named, invited) = (peer.clone(), invite.is_some());
                 let invite = invite.map(|key| key.0);
                 let command = Command::Connect { address: addr, peer, invite, keep };
-                let answer = self.ask(&who, command, DIALS)?;
+                let answer = self.call(command, DIALS)?;
+                if let Answer::Failed(cause) = &answer {
+                    return Err(if invited {
+                        explain::invite(&who, named.as_ref(), cause)
+                    } else {
+                        explain::failure(&who, cause)
+                    });
+                }
                 let Answer::Connected { peer, paired } = answer else { return Err(unexpected(&who)) };
                 json(&Connected { peer: peer.to_string(), paired })
             }
@@ -66,12 +75,32 @@ impl Desk {
                 self.send(peer, &msg_type, payload, reply_within)
             }
             Request::Ping { peer } => {
-                let who = shown(Some(peer.as_str()), None);
-                let answer = self.ask(&who, Command::Ping { peer }, DIALS)?;
-                let Answer::Pong(time) = answer else { return Err(unexpected(&who)) };
+                let answer = self.call(Command::Ping { peer: peer.clone() }, DIALS)?;
+                if let Answer::Failed(cause) = &answer {
+                    let who = self.dialled(&peer, cause);
+                    let link = if *cause == Cause::NoAddress { self.link(&peer)? } else { None };
+                    return Err(match link {
+                        Some(link) => explain::no_address_to_ping(&who, &link),
+                        None => explain::failure(&who, cause),
+                    });
+                }
+                let Answer::Pong(time) = answer else {
+                    return Err(unexpected(&shown(Some(peer.as_str()), None)));
+                };
                 json(&Pong { seconds: seconds_exact(time) })
             }
         }
+    }
+
+    /// A peer, with where it was dialled where that is what failed.
+    fn dialled(&self, peer: &PeerId, cause: &Cause) -> String {
+        let who = shown(Some(peer.as_str()), None);
+        if !matches!(cause, Cause::Connection(_) | Cause::NoHandshake | Cause::TimedOut) {
+            return who;
+        }
+        let addresses = self.keys.addresses(peer).0;
+        let places: Vec<_> = addresses.iter().map(|known| known.address.to_string()).collect();
+        if places.is_empty() { who } else { format!("{who} at {}", places.join(", ")) }
     }
 
     fn send(
@@ -84,8 +113,11 @@ impl Desk {
         let who = shown(Some(peer.as_str()), None);
         let kind = kind(msg_type)?;
         let wait = reply_within.map(|secs| Duration::from_secs(secs.clamp(1, LONGEST_WAIT)));
-        let command = Command::Send { peer, kind, payload, reply_within: wait };
-        let answer = self.ask(&who, command, DIALS + wait.unwrap_or_default())?;
+        let command = Command::Send { peer: peer.clone(), kind, payload, reply_within: wait };
+        let answer = self.call(command, DIALS + wait.unwrap_or_default())?;
+        if let Answer::Failed(cause) = &answer {
+            return Err(explain::failure(&self.dialled(&peer, cause), cause));
+        }
         if let Answer::Sent { taken } = answer {
             return json(&Sent { taken, reply: None });
         }
@@ -123,6 +155,11 @@ impl Desk {
         Ok(peers.iter().map(Live::from).collect())
     }
 
+    fn link(&self, peer: &PeerId) -> Result<Option<Link>, Failure> {
+        let live = self.peers()?.into_iter().find(|live| live.id == peer.as_str());
+        Ok(live.and_then(|live| live.link))
+    }
+
     /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.
     fn forget(&self, peer: &PeerId) -> Result<Forgotten, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,13 +172,23 @@ impl Desk {
         Ok(Forgotten { removed })
     }
 
+    fn call(&self, command: Command, within: Duration) -> Result<Answer, Failure> {
+        self.handle.call(command, within).map_err(explain::unanswered)
+    }
+
     fn ask(&self, who: &str, command: Command, within: Duration) -> Result<Answer, Failure> {
-        let answer = self.handle.call(command, within).map_err(explain::unanswered)?;
+        let answer = self.call(command, within)?;
         if let Answer::Failed(cause) = &answer {
             return Err(explain::failure(who, cause));
         }
         Ok(answer)
     }
+}
+
+/// The message types that can be sent by hand: all but those of the handshake.
+pub fn sendable() -> impl Iterator<Item = Kind> {
+    let of_a_handshake = |kind: &Kind| matches!(kind, Kind::Challenge | Kind::Handshake | Kind::HandshakeAck);
+    Kind::ALL.into_iter().filter(move |kind| !of_a_handshake(kind))
 }
 
 /// Reads a message type that can be sent by hand.
@@ -150,9 +197,8 @@ impl Desk {
 /// It is not one.
 pub fn kind(name: &str) -> Result<Kind, Failure> {
     Kind::parse(name).ok_or_else(|| {
-        let known = Kind::ALL.iter().map(|kind| kind.as_str());
-        let hint = crate::config::nearest(name, known).map_or_else(
-            || "docs/cli.md lists the types.".to_owned(),
+        let hint = crate::config::nearest(name, sendable().map(Kind::as_str)).map_or_else(
+            || "relay send --help lists them.".to_owned(),
             |near| format!("Did you mean {near}?"),
         );
         Failure::usage(format!("{name:?} is no message type"), hint)

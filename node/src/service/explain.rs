@@ -1,9 +1,11 @@
 //! A node's failures in the words and exit codes of the command line.
 
 use relay_core::machine::CloseReason;
-use relay_core::peer::Failure as Cause;
+use relay_core::peer::{Direction, Failure as Cause};
+use relay_core::text::PeerId;
 use relay_runtime::CallError;
 
+use super::line::Link;
 use crate::failure::{Exit, Failure};
 
 /// What a command about `who` (a peer or an address, as it is to be shown) failed with.
@@ -69,6 +71,45 @@ pub(super) fn failure(who: &str, cause: &Cause) -> Failure {
         Cause::Stopping => Failure::unreachable("the node is about to end", "Start it again: relay serve."),
         other => Failure::refused(format!("{who}: {other}"), ""),
     }
+}
+
+/// What following an invite to `who` failed with; `named` is the peer whose invite it says that it is.
+#[must_use]
+pub(super) fn invite(who: &str, named: Option<&PeerId>, cause: &Cause) -> Failure {
+    let ask = "Ask for a new one: relay invite (there).";
+    let other = |answered: &Option<PeerId>| {
+        answered.as_ref().filter(|answered| named.is_some_and(|named| named != *answered)).cloned()
+    };
+    let (Cause::Denied { by: answered } | Cause::WrongPeer { answered }) = cause else {
+        return failure(who, cause);
+    };
+    match (named, other(answered), cause) {
+        (Some(named), Some(answered), _) => Failure::refused(
+            format!("the invite is one of peer \"{named}\", and peer \"{answered}\" answered at its address"),
+            format!("It may be an old one, or that machine has a new identity. {ask}"),
+        ),
+        (_, None, Cause::Denied { by }) => {
+            let by = by.as_ref().map_or_else(|| who.to_owned(), |by| format!("peer \"{by}\""));
+            Failure::refused(
+                format!("{by} refused the handshake: the invite was used, was replaced, or is not its own"),
+                ask,
+            )
+        }
+        _ => failure(who, cause),
+    }
+}
+
+/// A link with `who` stands, and a ping has nothing to dial.
+#[must_use]
+pub(super) fn no_address_to_ping(who: &str, link: &Link) -> Failure {
+    let whence =
+        if link.direction == Direction::Inbound.as_str() { "which it dialled" } else { "dialled from here" };
+    Failure::unreachable(
+        format!(
+            "a link with {who} stands, {whence}, but no address of it is known, and a ping needs one to dial"
+        ),
+        "Its heartbeats tell its addresses once it listens: relay serve (there).",
+    )
 }
 
 /// Why a node gave no answer at all.

@@ -30,7 +30,7 @@ use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
 
 pub use brief::Brief;
-pub use desk::{Desk, kind};
+pub use desk::{Desk, kind, sendable};
 pub use engine::{NodeEvents, NodeHandle};
 pub use feed::Feed;
 pub use line::{Line, Link, What};
@@ -119,6 +119,7 @@ impl Service {
             listen: addresses.clone(),
             runtime: runtime.to_owned(),
             pid: std::process::id(),
+            command: what.to_owned(),
         };
         let desk = Desk::new(handle.clone(), keys, turn, status);
         let stop = Stop { handle: handle.clone(), reason: Arc::default() };
@@ -262,7 +263,7 @@ fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> R
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
     let mut settings = Settings::new(id);
-    settings.features = config.features.intersect(Settings::FEATURES);
+    settings.features = config.features;
     settings.heartbeat = config.heartbeat;
     settings.max_links = config.max_peers.into();
     settings.dial_known = dial_known;

@@ -71,6 +71,14 @@ pub struct Status {
     pub runtime: String,
     /// Its process.
     pub pid: u32,
+    /// The command that it runs for: `serve`, `connect` or `join --stay`.
+    #[serde(default = "serve")]
+    pub command: String,
+}
+
+/// What a service runs for that does not say so.
+fn serve() -> String {
+    "serve".to_owned()
 }
 
 /// A peer as it stands with a running node.

@@ -34,6 +34,18 @@ fn an_invites_link_and_code_both_lead_to_the_key_that_was_stored_before_they_wer
 }
 
 #[test]
+fn an_invite_says_what_to_type_on_the_other_machine() {
+    let home = Home::new();
+    for (format, quote) in [("link", "'"), ("code", "")] {
+        let ran = home.run(&["invite", "--addr", "10.0.0.7:9848", "--format", format]);
+        let said = format!("On the other machine: relay join {quote}{}{quote}\n", ran.out.trim());
+        assert!(ran.code == 0 && ran.err.ends_with(&said), "{}", ran.err);
+    }
+    let ran = home.run(&["invite", "--addr", "10.0.0.7:9848"]);
+    assert!(ran.err.contains("relay join 'cctl://"), "{}", ran.err);
+}
+
+#[test]
 fn a_new_invite_takes_the_place_of_the_pending_one_and_says_so() {
     let home = Home::new();
     assert!(!home.run(&["invite", "--addr", "10.0.0.7:1"]).err.contains("no longer works"));
@@ -70,12 +82,59 @@ fn an_invites_address_is_the_configured_one() {
 }
 
 #[test]
+fn an_invite_says_where_nothing_listens_yet_and_is_refused_where_nothing_will() {
+    let home = Home::new();
+    for args in [&["pair"] as &[&str], &["invite"]] {
+        let ran = home.run(args);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("Nothing listens here until relay serve runs"), "{}", ran.err);
+    }
+    let pending = home.read("peers/_pending.key");
+    // A peer that is never reached, so that it goes on.
+    home.json(&["peers", "add", "a", "--key", KEY]);
+    let mut connect = home.start(&["connect", "127.0.0.1:1"]);
+    connect.event("dial_failed");
+    for args in [&["pair"] as &[&str], &["invite"], &["invite", "--addr", "10.0.0.7:1"]] {
+        let ran = home.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args:?}");
+        let part = format!("relay connect, which runs here (process {}), does not listen", connect.pid());
+        assert!(ran.err.contains(&part) && ran.err.contains("start relay serve"), "{}", ran.err);
+    }
+    assert_eq!(home.read("peers/_pending.key"), pending, "what was refused changed nothing");
+    drop(connect);
+    let (_serve, _) = home.serve(&[]);
+    assert!(!home.run(&["invite"]).err.contains("Nothing listens"));
+}
+
+#[test]
 fn accepting_a_peer_leaves_ones_own_invite_open() {
     let home = Home::new();
     home.json(&["pair"]);
     let pending = home.read("peers/_pending.key");
     home.json(&["accept", "0123-4567-89ab-cdef", "other"]);
     assert_eq!(home.read("peers/_pending.key"), pending);
+}
+
+#[test]
+fn accepting_says_that_nothing_is_tried_yet_and_keeps_the_key_that_is_there() {
+    let home = Home::new();
+    let accept = ["accept", "0123-4567-89ab-cdef", "other"];
+    for _ in 0..2 {
+        let ran = home.run(&accept);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "stored the key of other\n"), "{}", ran.err);
+        assert!(ran.err.contains("not tried yet") && ran.err.contains("relay connect IP:PORT --peer other"));
+        assert!(!ran.err.contains("warning"), "{}", ran.err);
+    }
+    let key = home.read("peers/other.key");
+    let again = ["accept", "fedc-ba98-7654-3210", "other"];
+    let ran = home.run(&again);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("another key here") && ran.err.contains("--replace"), "{}", ran.err);
+    assert_eq!(home.read("peers/other.key"), key);
+    let ran = home.run(&[&again as &[&str], &["--replace", "--json"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("\"replaced\":true") && ran.err.contains("warning: the earlier key of other"));
+    assert_ne!(home.read("peers/other.key"), key);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -34,7 +35,8 @@ fn questions_are_answered_in_order_and_faults_leave_the_connection() {
     assert_eq!((mode(&home.path("run")), mode(&home.path("run/link.sock"))), (0o700, 0o600));
     let mut client = Client::of(&home);
     let answer = client.ask(r#"{"v":1,"id":7,"cmd":"status"}"#);
-    let status = json!({"id": home.id(), "listen": [addr], "runtime": "smol", "pid": serve.pid()});
+    let status =
+        json!({"id": home.id(), "listen": [addr], "runtime": "smol", "pid": serve.pid(), "command": "serve"});
     assert_eq!(answer, json!({"id": 7, "answer": status}));
     for (line, part) in [
         ("nonsense", "no object"),
@@ -93,6 +95,21 @@ fn a_list_that_is_watched_prints_what_changes() {
     assert_eq!(watch.ended().code, 3);
     let ran = home.run(&["peers", "list", "--watch"]);
     assert!(ran.code == 1 && ran.err.contains("relay serve is not running here"), "{}", ran.err);
+}
+
+#[test]
+fn a_peer_that_is_watched_is_shown_as_without_watching() {
+    let home = Home::new();
+    let (_serve, _) = home.serve(&[]);
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32)]);
+    let mut watch = home.command(&["peers", "show", "a", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut shown = |count| lines.by_ref().take(count).collect::<Vec<_>>();
+    assert_eq!(shown(3), ["id\ta", "state\tpaired", "link\tno link"]);
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32), "--addr", "127.0.0.1:1"]);
+    assert_eq!(shown(3), ["id\ta", "state\tpaired", "address\t127.0.0.1:1 (never seen there)"]);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }
 
 #[test]

@@ -10,6 +10,9 @@ use rustix::process::Signal;
 use crate::running::PATIENCE;
 use crate::support::{Home, Ran};
 
+/// What a service says that nobody can link with yet.
+const NOBODY: &str = "No peer is known yet. Invite another machine: relay invite\n";
+
 #[test]
 fn serve_needs_nothing_and_says_where_it_listens() {
     let home = Home::new();
@@ -17,15 +20,17 @@ fn serve_needs_nothing_and_says_where_it_listens() {
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     child.kill().unwrap();
-    let ran = child.wait_with_output().unwrap();
+    child.wait().unwrap();
     let words: Vec<_> = line.split_whitespace().collect();
     assert!(
         words[..2] == ["listening", "on"] && words[2].starts_with("127.0.0.1:") && words[3] == "as",
         "{line}"
     );
     assert_eq!(words[4], home.id());
-    assert_eq!(String::from_utf8(ran.stderr).unwrap(), "");
+    assert_eq!(said, NOBODY);
 }
 
 #[test]
@@ -40,11 +45,20 @@ fn a_signal_ends_serve_in_order_and_in_time() {
             let name = if signal == Signal::TERM { "SIGTERM" } else { "SIGINT" };
             assert_eq!(stopped["reason"], name);
             let ran = serve.ended();
-            assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+            assert_eq!((ran.code, ran.err.as_str()), (0, NOBODY));
             assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
             assert!(!home.path("run/link.sock").exists());
         }
     }
+}
+
+#[test]
+fn a_service_that_knows_a_peer_does_not_ask_for_one() {
+    let home = Home::new();
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32)]);
+    let (serve, _) = home.serve(&[]);
+    let ran = serve.terminate();
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
 #[test]
@@ -89,7 +103,7 @@ fn serve_whose_reader_left_ends_quietly() {
         let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
     }
     let Ran { code, err, .. } = serve.ended();
-    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!((code, err.as_str()), (0, NOBODY));
 }
 
 #[test]

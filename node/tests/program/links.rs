@@ -70,7 +70,15 @@ fn a_code_or_an_invite_works_once() {
     let late = Home::new();
     let ran = late.run(&["join", &link]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.err.contains("refused the handshake") && ran.err.contains("relay invite"), "{}", ran.err);
+    let refused = format!("peer \"{}\" refused the handshake: the invite was used", a.id());
+    assert!(ran.err.contains(&refused) && ran.err.contains("relay invite (there)"), "{}", ran.err);
+    assert!(!ran.err.contains("relay join"), "{}", ran.err);
+    // An invite that another node made.
+    let ran = late.run(&["join", &link.replace(&a.id(), "other-0f0f0f0f")]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    for part in ["\"other-0f0f0f0f\"", &format!("peer \"{}\" answered", a.id()), "relay invite (there)"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
     assert!(!late.path("peers").join(format!("{}.key", a.id())).exists());
 }
 
@@ -141,9 +149,20 @@ fn connect_beside_serve_asks_it_to_keep_the_link() {
     a_serve.kill();
     b_serve.event("link_down");
     b_serve.event_where("dial_failed", |event| event["retry_in"].is_number() && event["peer"] == json!(a_id));
-    let ran = b.run(&["connect", &addr]);
+    let ran = b.run(&["connect", &addr, "--runtime", "mio", "--heartbeat", "2"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
+    let ignored = "--runtime and --heartbeat ignored: relay serve, which runs here, has its own";
+    assert!(ran.err.contains(ignored), "{}", ran.err);
     assert!(ran.err.contains("relay serve, which runs here, goes on trying"), "{}", ran.err);
+}
+
+#[test]
+fn the_service_that_keeps_a_link_is_named() {
+    let Pair { a: _a, b, a_serve: _a_serve, addr, a_id, .. } = pair(&[]);
+    let mut connect = b.start(&["connect", &addr, "--peer", &a_id]);
+    connect.event("link_up");
+    let ran = b.run(&["connect", &addr]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "relay connect, which runs here, keeps the link.\n"));
 }
 
 #[test]
@@ -163,11 +182,21 @@ fn connect_alone_goes_on_trying_a_known_peer_and_gives_up_where_it_is_refused() 
     let ran = connect.ended();
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("refused the handshake") && ran.err.contains("relay join LINK"), "{}", ran.err);
+    let told: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = told.iter().find(|line| line["event"] == "dial_failed");
+    assert!(failed.is_none_or(|failed| failed["retry_in"].is_null()), "{}", ran.out);
+    let reason = told.last().unwrap()["reason"].as_str().unwrap();
+    assert!(reason.contains("refused the handshake"), "{reason}");
+
+    // Nothing is dialled without a key.
+    let ran = Home::new().start(&["connect", &addr, "--peer", &a_id]).ended();
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("\"reason\":\"peer") && !ran.out.contains("dial_failed"), "{}", ran.out);
 }
 
 #[test]
 fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
-    let Pair { a: _a, b, mut a_serve, a_id, b_id, .. } = pair(&[]);
+    let Pair { a: _a, b, mut a_serve, addr, a_id, b_id } = pair(&[]);
     let mut b_serve = None;
     for beside in [false, true] {
         if beside {
@@ -207,8 +236,24 @@ fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
         let ran = b.run(args);
         assert_eq!(ran.code, 3, "{}", ran.err);
         assert!(ran.err.contains("Start it there: relay serve"), "{}", ran.err);
+        assert!(ran.err.contains(&format!("peer \"{a_id}\" at {addr} cannot be reached")), "{}", ran.err);
     }
     drop(b_serve);
+}
+
+#[test]
+fn a_ping_over_a_link_without_an_address_says_that_the_link_stands() {
+    let Pair { a, b, mut a_serve, addr, a_id, b_id } = pair(&[]);
+    let mut connect = b.start(&["connect", &addr, "--peer", &a_id]);
+    connect.event("link_up");
+    a_serve.event("link_up");
+    let ran = a.run(&["ping", &b_id]);
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""));
+    assert!(ran.err.contains("stands, which it dialled, but no address of it is known"), "{}", ran.err);
+    drop(connect);
+    a_serve.event("link_down");
+    let ran = a.run(&["ping", &b_id]);
+    assert!(ran.code == 3 && ran.err.contains("no link with it stands"), "{}", ran.err);
 }
 
 #[test]
@@ -268,6 +313,13 @@ fn heartbeats_tell_of_each_machine() {
         live["headroom"]["disk_free_mb"].is_u64() && live["heartbeat_age"].as_f64().unwrap() < 40.0,
         "{live}"
     );
+    let known = until("a heartbeat is the newest sign", || {
+        let known = a.live(&b_id);
+        (known["last_seen"] == known["live"]["heartbeat_at"]).then_some(known)
+    });
+    assert!(known["last_seen"].is_string(), "{known}");
+    let mut watch = a.start_with(&["peers", "show", &b_id, "--watch"], |_| {});
+    assert_eq!(watch.line()["id"], json!(b_id));
     let shown = a.run(&["peers", "show", &b_id]).out;
     assert!(shown.contains("link\tlinked (in)\n") && shown.contains("MiB of disk"), "{shown}");
 }
