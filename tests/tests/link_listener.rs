@@ -1,8 +1,10 @@
 //! The listener's side of a handshake: what is let in, with what answer, and what is not.
 
+use core::time::Duration;
+
 use relay_core::text::PeerId;
 use relay_sim::Splits;
-use relay_tests::fleet::{Fleet, Raw, Relay, Talk, id, wire};
+use relay_tests::fleet::{Fleet, Order, Raw, Relay, Talk, id, wire};
 use serde_json::json;
 
 fn listener() -> (Fleet, Relay, Raw) {
@@ -435,4 +437,24 @@ fn the_version_is_shown_clipped_and_never_compared() {
     let version = view.version.unwrap();
     assert!(version.len() <= 64 && !version.contains('\u{1b}'), "{version:?}");
     assert_eq!(view.peer, id("raw"));
+}
+
+#[test]
+fn a_peer_that_moves_at_every_handshake_keeps_one_write_under_way() {
+    let (mut fleet, relay, raw) = listener();
+    let slow = Duration::from_secs(2);
+    fleet.world.act_time(slow..=slow);
+    let talks: Vec<_> = (0..20).map(|_| fleet.dial(&raw, relay.address())).collect();
+    for (port, (index, talk)) in (7001..).zip(talks.iter().enumerate()) {
+        let extra = format!(r#""transient":true,"listen_port":{port}"#);
+        let hello = wire::handshake("raw", "relay", &talk.nonce(), &extra);
+        fleet.order_later(&raw, Order::Send(index, hello));
+    }
+    fleet.world.run_for(Duration::from_secs(1));
+    assert_eq!((fleet.gauge(relay, "handshakes"), fleet.gauge(relay, "actions_under_way")), (20, 1));
+    fleet.world.settle();
+    let newest = fleet.peer(relay, "raw").expect("it is known").addresses[0].address;
+    let meta = fleet.world.disk(relay.node).file("peers/raw.meta").expect("it is stored");
+    let first = format!("{{\"addr\":\"{newest}\"");
+    assert!(String::from_utf8_lossy(meta.as_bytes()).starts_with(&first), "{first}");
 }

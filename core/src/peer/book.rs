@@ -54,8 +54,22 @@ pub(super) struct Peer {
     pub(super) backoff: Backoff,
     /// Whether the owner asked for a lasting link.
     pub(super) keep: bool,
+    /// Whether its addresses are being stored.
+    pub(super) stored: Stored,
     /// What is only there for a peer that said more than that it lives.
     pub(super) heard: Option<Box<Heard>>,
+}
+
+/// How a peer's file of addresses stands. One write is under way at a time, so that a peer that is somebody else's
+/// address at every handshake keeps no disk busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stored {
+    /// Nothing is under way.
+    Settled,
+    /// A write is.
+    UnderWay,
+    /// A write is, and what it writes is not the newest.
+    Outdated,
 }
 
 /// What a peer said.
@@ -99,6 +113,7 @@ impl Book {
                     beaten: false,
                     backoff: Backoff::new(),
                     keep: false,
+                    stored: Stored::Settled,
                     heard: None,
                 });
                 self.order.insert(at, index);

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use super::one_shot::PER_PEER;
 use super::state::{Admitting, Greeted, State, Storing, Waiting};
 use super::{HANDSHAKE_TIME, Node, Out};
-use crate::action::{Action, Contents, FilePath};
+use crate::action::{Acted, Action, Contents, FilePath};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{ConnId, Endpoint, ListenerId, Opener};
 use crate::message::connection::{Challenge, Handshake, HandshakeAck, Terms};
@@ -15,7 +15,7 @@ use crate::message::{Envelope, FeatureSet, Kind, MsgType};
 use crate::outbox::Close;
 use crate::peer::addresses::Addresses;
 use crate::peer::admission::{Admitted, Origin};
-use crate::peer::book::{PeerIndex, PeerRecord};
+use crate::peer::book::{PeerIndex, PeerRecord, Stored};
 use crate::peer::command::{Direction, Event, HandshakeFailure};
 use crate::peer::fault::Fault;
 use crate::peer::node::link::Agreed;
@@ -218,7 +218,7 @@ impl Node {
         let storing = |key: &Key| {
             self.waiting.values().any(|waiting| match waiting {
                 Waiting::Admission(admitting) => admitting.key == *key,
-                Waiting::Command(..) | Waiting::File(_) => false,
+                Waiting::Command(..) | Waiting::File(_) | Waiting::Addresses(_) => false,
             })
         };
         if key.as_ref().is_some_and(storing) {
@@ -339,12 +339,29 @@ impl Node {
     }
 
     pub(super) fn store_addresses(&mut self, peer: PeerIndex, out: &mut Out) {
-        let known = self.book.get(peer);
+        let known = self.book.get_mut(peer);
+        if known.stored != Stored::Settled {
+            known.stored = Stored::Outdated;
+            return;
+        }
+        known.stored = Stored::UnderWay;
         let text = known.addresses.to_meta();
-        if let Some(path) = peer_file(&known.id, "meta") {
-            let contents = Contents::public(text.into_bytes());
-            let id = out.act(Action::WriteFile { path, contents });
-            self.waiting.insert(id, Waiting::File(peer));
+        let path = peer_file(&known.id, "meta").expect("a peer id is a file name");
+        let contents = Contents::public(text.into_bytes());
+        let id = out.act(Action::WriteFile { path, contents });
+        self.waiting.insert(id, Waiting::Addresses(peer));
+    }
+
+    /// A write of a peer's addresses ended; what became known meanwhile is written now.
+    pub(super) fn addresses_stored(&mut self, peer: PeerIndex, result: Acted, out: &mut Out) {
+        let known = self.book.get_mut(peer);
+        let outdated = core::mem::replace(&mut known.stored, Stored::Settled) == Stored::Outdated;
+        let is_known = known.key.is_some();
+        if let Err(error) = result {
+            out.event(Event::NotStored { peer: known.id.clone(), error });
+        }
+        if outdated && is_known {
+            self.store_addresses(peer, out);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::machine::Ticket;
 use crate::message::{Kind, RawValue};
 use crate::outbox::Close;
 use crate::peer::addresses::Addresses;
-use crate::peer::book::{PeerIndex, PeerRecord};
+use crate::peer::book::{PeerIndex, PeerRecord, Stored};
 use crate::peer::command::{Answer, Command, DownReason, Event, Failure, PeerView};
 use crate::secret::Key;
 use crate::text::PeerId;
@@ -69,6 +69,7 @@ impl Node {
                 };
                 out.answer(ticket, answer);
             }
+            Some(Waiting::Addresses(peer)) => self.addresses_stored(peer, result, out),
             Some(Waiting::File(peer)) => {
                 if let Err(error) = result {
                     out.event(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
@@ -145,6 +146,10 @@ impl Node {
         }
         let known = self.book.get_mut(index);
         (known.heard, known.beaten) = (None, false);
+        // A write that is under way comes before the removal; none may follow it.
+        if known.stored == Stored::Outdated {
+            known.stored = Stored::UnderWay;
+        }
         for file in FILES {
             if let Some(path) = peer_file(peer, file) {
                 out.act(Action::RemoveFile { path });

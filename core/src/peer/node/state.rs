@@ -116,6 +116,8 @@ pub(super) enum Waiting {
     Command(Ticket, crate::peer::command::Answer),
     /// A file that may fail; the owner is told then.
     File(PeerIndex),
+    /// A peer's file of addresses.
+    Addresses(PeerIndex),
 }
 
 impl Slot {
