@@ -21,6 +21,8 @@ pub struct Output<'o> {
     verbose: u8,
     colour: bool,
     broken: Option<io::Error>,
+    /// A line of a service was not written whole.
+    torn: bool,
 }
 
 impl core::fmt::Debug for Output<'_> {
@@ -41,7 +43,7 @@ impl<'o> Output<'o> {
         stderr: &'o mut dyn Write,
     ) -> Self {
         let Globals { json, quiet, verbose, .. } = *globals;
-        Self { stdout, stderr, json, aligned, quiet, verbose, colour, broken: None }
+        Self { stdout, stderr, json, aligned, quiet, verbose, colour, broken: None, torn: false }
     }
 
     /// Whether the answer is to be JSON.
@@ -80,12 +82,20 @@ impl<'o> Output<'o> {
         self.raw(&clean(text));
     }
 
-    /// Answers with something that happened.
+    /// Answers with something that happened. A service outlives a full disk, which strangers can fill with what they
+    /// have it say: such lines are lost, and only a reader that went away counts as nobody reading.
     pub fn event(&mut self, line: &Line) {
+        if core::mem::take(&mut self.torn) {
+            self.raw("");
+        }
         if self.json {
             self.object(line);
         } else {
             self.line(&line.what.to_string());
+        }
+        if self.broken.as_ref().is_some_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            self.broken = None;
+            self.torn = true;
         }
     }
 

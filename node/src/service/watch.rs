@@ -25,19 +25,28 @@ impl Watcher {
     pub(super) fn start(mut self, desk: Desk) -> io::Result<()> {
         thread::Builder::new().name("relay-watch".into()).spawn(move || {
             let mut told: Vec<String> = Vec::new();
+            // A change that could not be read is read again at every glance: a key that was taken away must not stay
+            // good because no descriptor was free just then.
+            let (mut owed, mut failed) = (false, false);
             while desk.is_running() {
-                if !self.eyes.changed(&self.dir) {
+                owed |= self.eyes.changed(&self.dir);
+                if !owed {
                     continue;
                 }
                 match desk.reload() {
                     Ok(warnings) => {
+                        (owed, failed) = (false, false);
                         tracing::debug!("key files changed; read again");
                         for warning in warnings.iter().filter(|warning| !told.contains(warning)) {
                             tracing::warn!("{warning}");
                         }
                         told = warnings;
                     }
-                    Err(failure) => tracing::warn!("{}", failure.message),
+                    Err(failure) => {
+                        if !std::mem::replace(&mut failed, true) {
+                            tracing::warn!("{}; trying again", failure.message);
+                        }
+                    }
                 }
             }
         })?;
@@ -92,6 +101,8 @@ mod system {
             let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
             let _ = poll(&mut fds, Some(&GLANCE));
             if self.lost {
+                // What still comes of the folder that went away must not keep ending the wait.
+                self.take(dir);
                 self.lost = self.look_at(dir).is_err();
                 return !self.lost;
             }

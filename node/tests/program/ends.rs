@@ -107,6 +107,28 @@ fn serve_whose_reader_left_ends_quietly() {
 }
 
 #[test]
+fn a_service_outlives_a_full_disk_under_its_output() {
+    let home = Home::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut child = home.command(&["serve", "--listen", &format!("127.0.0.1:{port}")]);
+    let mut child = child.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, NOBODY);
+    for _ in 0..20 {
+        // The refusal of each is a line that cannot be written.
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let _ = std::io::copy(&mut stranger, &mut std::io::sink());
+    }
+    assert_eq!(home.run(&["ping", "nobody"]).code, 1, "it answers still");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn flags_stand_above_the_file() {
     let home = Home::new();
     home.put("config.toml", "runtime = \"smol\"\nlisten = \"127.0.0.1:1\"\nlog = \"error\"\n");
