@@ -62,6 +62,23 @@ fn it_is_used_up_across_a_restart_too() {
 }
 
 #[test]
+fn a_joiner_that_comes_again_while_its_key_is_stored_is_let_in() {
+    let (mut fleet, relay, raw) = host();
+    let slow = Duration::from_secs(2);
+    fleet.world.act_time(slow..=slow);
+    let talks: Vec<_> = (0..3).map(|_| fleet.dial(&raw, relay.address())).collect();
+    for (index, (talk, id)) in talks.iter().zip(["joiner", "joiner", "other"]).enumerate() {
+        let hello = hello_by(&invite(), id, &talk.nonce(), r#","transient":true"#);
+        fleet.order_later(&raw, Order::Send(index, hello));
+        fleet.world.run_for(Duration::from_millis(100));
+    }
+    assert_eq!(talks[2].status(), "denied", "nobody else is");
+    fleet.world.settle();
+    assert_eq!((talks[0].status(), talks[1].status()), ("ok".to_owned(), "ok".to_owned()));
+    assert_eq!(fleet.told_of(relay, "paired"), ["paired joiner"]);
+}
+
+#[test]
 fn a_paired_peer_is_known_by_its_own_key_alone() {
     let (mut fleet, relay, raw) = host();
     assert_eq!(redeem(&mut fleet, relay, &raw, "paired").status(), "denied");

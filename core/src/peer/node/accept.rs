@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use super::one_shot::PER_PEER;
 use super::state::{Admitting, Greeted, State, Storing, Waiting};
 use super::{HANDSHAKE_TIME, Node, Out};
-use crate::action::{Acted, Action, Contents, FilePath};
+use crate::action::{ActId, Acted, Action, Contents, FilePath};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{ConnId, Endpoint, ListenerId, Opener};
 use crate::message::connection::{Challenge, Handshake, HandshakeAck, Terms};
@@ -22,6 +22,9 @@ use crate::peer::node::link::Agreed;
 use crate::secret::{Key, encode_hex};
 use crate::text::PeerId;
 use crate::time::Now;
+
+/// Connections of one joiner that may wait for its key to be stored.
+const JOINS: usize = 8;
 
 /// The protocol version that this node speaks.
 pub(super) const PROTO: u64 = 1;
@@ -85,7 +88,10 @@ impl Node {
         let index = claimed.as_ref().and_then(|id| self.book.find(id.as_str()));
         let stored = index.and_then(|index| self.book.get(index).key.as_ref());
         // Whoever has a key is known by that key alone: an invite lets nobody take another's place.
-        let invited = if stored.is_some() { None } else { self.pending.as_ref() };
+        // A joiner that comes again while its key is being stored has proved the invite already.
+        let joining = claimed.as_ref().and_then(|id| self.joining(id));
+        let redeemed = joining.as_ref().map(|(_, key)| key);
+        let invited = if stored.is_some() { None } else { redeemed.or(self.pending.as_ref()) };
         // The same work whether or not the claimant is known, so that time does not tell.
         let nobody = Key::from_bytes(greeted.nonce);
         let proven = stored.or(invited).unwrap_or(&nobody).verify(&nonce, &handshake.proof);
@@ -94,9 +100,10 @@ impl Node {
             (Some(_), Some(index)) if known && proven => {
                 self.admit(now, conn, index, &handshake, greeted.address, out);
             }
-            (Some(peer), _) if proven && let Some(key) = invited => {
-                self.store_invited(conn, *greeted, peer, key, handshake, out);
-            }
+            (Some(peer), _) if proven && let Some(key) = invited => match joining {
+                Some((act, _)) => self.join_storing(conn, &greeted, act, handshake),
+                None => self.store_invited(conn, &greeted, peer, key, handshake, out),
+            },
             (claimed, _) => {
                 let reason = if known { HandshakeFailure::WrongProof } else { HandshakeFailure::UnknownPeer };
                 self.deny(now, conn, &greeted, claimed, reason, out);
@@ -159,7 +166,7 @@ impl Node {
     fn store_invited(
         &mut self,
         conn: ConnId,
-        greeted: Greeted,
+        greeted: &Greeted,
         peer: PeerId,
         key: Key,
         handshake: Handshake,
@@ -168,7 +175,7 @@ impl Node {
         // One use: whoever comes second with this key finds no invite.
         self.pending = None;
         let id = out.act(write_key(&peer, &key));
-        let admitting = Admitting { conn, peer, key, invite: self.invites };
+        let admitting = Admitting { conns: alloc::vec![conn], peer, key, invite: self.invites };
         self.waiting.insert(id, Waiting::Admission(Box::new(admitting)));
         let address = greeted.address;
         let storing = Storing { handshake, address, rest: Vec::new(), eof: false };
@@ -178,19 +185,17 @@ impl Node {
     /// The key of an invite's first use is on disk, or cannot be put there. Its connection may have ended meanwhile:
     /// what is on disk holds all the same, and the joiner comes again.
     pub(super) fn invited_stored(&mut self, now: Now, admitting: Admitting, stored: bool, out: &mut Out) {
-        let Admitting { conn, peer, key, invite } = admitting;
-        let storing = match self.state(conn) {
-            Some(State::Storing(_)) => self.take_state(conn),
-            Some(_) | None => State::Vacant,
-        };
+        let Admitting { conns, peer, key, invite } = admitting;
         if !stored {
             // Whoever invited has said nothing else since, so it is valid still.
             if self.invites == invite {
                 self.pending = Some(key);
             }
-            if let State::Storing(storing) = storing {
-                let reason = HandshakeFailure::NotStored;
-                self.refuse(now, conn, storing.address, Some(peer), reason, out);
+            for conn in conns {
+                if let Some(storing) = self.take_storing(conn) {
+                    let reason = HandshakeFailure::NotStored;
+                    self.refuse(now, conn, storing.address, Some(peer.clone()), reason, out);
+                }
             }
             return;
         }
@@ -202,13 +207,42 @@ impl Node {
         let record = PeerRecord { id: peer.clone(), key: Some(key), addresses: Addresses::default() };
         let index = self.know(record);
         out.event(Event::Paired { peer });
-        let State::Storing(storing) = storing else { return };
-        let Storing { handshake, address, rest, eof } = *storing;
-        self.admit(now, conn, index, &handshake, address, out);
-        self.bytes(now, conn, &rest, out);
-        if eof {
-            self.eof(now, conn, out);
+        for conn in conns {
+            let Some(storing) = self.take_storing(conn) else { continue };
+            let Storing { handshake, address, rest, eof } = *storing;
+            self.admit(now, conn, index, &handshake, address, out);
+            self.bytes(now, conn, &rest, out);
+            if eof {
+                self.eof(now, conn, out);
+            }
         }
+    }
+
+    fn take_storing(&mut self, conn: ConnId) -> Option<Box<Storing>> {
+        match self.state(conn) {
+            Some(State::Storing(_)) => {}
+            Some(_) | None => return None,
+        }
+        if let State::Storing(storing) = self.take_state(conn) { Some(storing) } else { None }
+    }
+
+    /// The write of a key that this peer has proved, where one is under way.
+    fn joining(&self, peer: &PeerId) -> Option<(ActId, Key)> {
+        self.waiting.iter().find_map(|(act, waiting)| match waiting {
+            Waiting::Admission(admitting) if admitting.peer == *peer && admitting.conns.len() < JOINS => {
+                Some((*act, admitting.key.clone()))
+            }
+            Waiting::Admission(_) | Waiting::Command(..) | Waiting::File(_) | Waiting::Addresses(_) => None,
+        })
+    }
+
+    /// A joiner that came again waits for the same write.
+    fn join_storing(&mut self, conn: ConnId, greeted: &Greeted, act: ActId, handshake: Handshake) {
+        if let Some(Waiting::Admission(admitting)) = self.waiting.get_mut(&act) {
+            admitting.conns.push(conn);
+        }
+        let storing = Storing { handshake, address: greeted.address, rest: Vec::new(), eof: false };
+        self.set_state(conn, State::Storing(Box::new(storing)));
     }
 
     /// Takes an invite's key in place of any other. One that somebody redeemed already, which a file that was not

@@ -100,7 +100,8 @@ pub(super) enum Place {
 /// An invite that was proved, and whose key is being stored.
 #[derive(Debug)]
 pub(super) struct Admitting {
-    pub(super) conn: ConnId,
+    /// The joiner's connections: it may have come again meanwhile.
+    pub(super) conns: Vec<ConnId>,
     pub(super) peer: PeerId,
     pub(super) key: Key,
     /// What the node's count of invites was then.
