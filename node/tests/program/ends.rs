@@ -129,6 +129,28 @@ fn a_service_outlives_a_full_disk_under_its_output() {
 }
 
 #[test]
+fn a_signal_ends_a_service_whose_output_nobody_reads() {
+    let home = Home::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut child = home.command(&["--json", "serve", "--listen", &format!("127.0.0.1:{port}")]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, NOBODY);
+    // More lines than a pipe holds.
+    for _ in 0..800 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let _ = std::io::copy(&mut stranger, &mut std::io::sink());
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let (ended, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait().map(|status| status.code())));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap().unwrap(), Some(0));
+}
+
+#[test]
 fn flags_stand_above_the_file() {
     let home = Home::new();
     home.put("config.toml", "runtime = \"smol\"\nlisten = \"127.0.0.1:1\"\nlog = \"error\"\n");
