@@ -7,6 +7,7 @@ pub mod client;
 pub mod disk;
 pub mod fleet;
 pub mod fuzz;
+pub mod loads;
 pub mod peers;
 pub mod probe;
 pub mod rig;
