@@ -41,7 +41,7 @@ impl Node {
 
     pub(super) fn beat(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Link(link)) = self.state(conn) else { return };
-        let Link { features, cutter, .. } = &**link;
+        let Link { features, cutter, .. } = link;
         let framing = cutter.framing();
         let which = usize::from(features.contains(Feature::Headroom));
         let payload = mem::take(&mut self.beats[which]);

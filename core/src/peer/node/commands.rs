@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::accept::{peer_file, write_key};
-use super::dial::{Attempt, Errand, Purpose};
+use super::errand::{Attempt, Errand, Purpose};
 use super::state::{Slot, State, Waiting};
 use super::{Node, Out, beat};
 use crate::action::{ActId, Acted, Action};

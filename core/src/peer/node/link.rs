@@ -87,7 +87,7 @@ impl Node {
         };
         let view = self.view(&link);
         out.limit(conn, LIMITS);
-        self.set_state(conn, State::Link(Box::new(link)));
+        self.set_state(conn, State::Link(link));
         self.links += 1;
         let known = self.book.get_mut(peer);
         known.link = Some(conn);
