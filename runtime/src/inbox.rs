@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use relay_core::action::{ActId, Acted};
 use relay_core::journal::{Records, Seq};
-use relay_core::machine::Machine;
+use relay_core::machine::{Machine, Ticket};
 
 use crate::handle::{Gauges, Reply};
 use crate::queue::Sender;
@@ -28,7 +28,8 @@ pub(crate) enum Mail {
 
 /// What the owner says.
 pub(crate) enum Ask<M: Machine> {
-    Command(M::Command, Sender<Reply<M>>),
+    /// The ticket is noted where who asked can see it.
+    Command(M::Command, Sender<Reply<M>>, Arc<OnceLock<Ticket>>),
     Drain(Duration),
     Gauges(Sender<Gauges>),
 }

@@ -442,6 +442,39 @@ fn a_reply_that_comes_by_the_link_goes_to_who_asked() {
 }
 
 #[test]
+fn a_request_that_is_withdrawn_ends_wherever_it_waits() {
+    let withdrawn = |answer: Option<&Answer>| matches!(answer, Some(Answer::Failed(Failure::Withdrawn)));
+    // By the link.
+    let (mut fleet, relay, raw) = listener();
+    let link = fleet.join(&raw, relay, "raw", "");
+    let (one, two) = (request(&mut fleet, relay, "r1"), request(&mut fleet, relay, "r2"));
+    assert!(matches!(fleet.ask(relay, Command::Withdraw { ticket: one }), Some(Answer::Done)));
+    assert!(withdrawn(fleet.answer(relay, one)) && fleet.answer(relay, two).is_none());
+    assert_eq!(fleet.gauge(relay, "replies_awaited"), 1);
+    assert!(link.is_open());
+    // By a connection of its own, behind the handshake.
+    let (mut fleet, relay, _, ticket, talk) = sender(Kind::LeaseList, r#"{"request_id":"r"}"#, Some(3600));
+    fleet.ask(relay, Command::Withdraw { ticket });
+    assert!(withdrawn(fleet.answer(relay, ticket)) && talk.is_over());
+    fleet.assert_nothing_left(relay);
+    // Before it, with an address left to try.
+    let mut fleet = Fleet::new(1);
+    let (raw, next) = (fleet.raw(), fleet.raw());
+    let relay = fleet.relay("relay", |spec| {
+        spec.knows_at("raw", [raw.address(), next.address()]);
+        spec.settings.dial_known = false;
+    });
+    let ticket = request(&mut fleet, relay, "r");
+    fleet.ask(relay, Command::Withdraw { ticket });
+    assert!(withdrawn(fleet.answer(relay, ticket)));
+    fleet.pass(1);
+    assert_eq!((raw.visits().len(), next.visits().len()), (1, 0));
+    fleet.assert_nothing_left(relay);
+    // Again, and of what never was: nothing.
+    assert!(matches!(fleet.ask(relay, Command::Withdraw { ticket }), Some(Answer::Done)));
+}
+
+#[test]
 fn a_reply_that_does_not_come_by_the_link_is_a_failure() {
     let (mut fleet, relay, raw) = listener();
     let link = fleet.join(&raw, relay, "raw", "");

@@ -12,7 +12,7 @@ use super::book::PeerRecord;
 use super::fault::Fault;
 use super::report::{PeerReport, Report};
 use crate::frame::{EncodeError, Framing};
-use crate::machine::{CloseReason, ConnId};
+use crate::machine::{CloseReason, ConnId, Ticket};
 use crate::message::{FeatureSet, Kind, RawValue};
 use crate::secret::Key;
 use crate::text::PeerId;
@@ -83,6 +83,12 @@ pub enum Command {
     Ping {
         /// With whom.
         peer: PeerId,
+    },
+    /// Nobody waits any more for what a [`Send`](Self::Send) or a [`Ping`](Self::Ping) is answered with: it ends now, with
+    /// [`Failure::Withdrawn`]. What has not left does not leave. Nothing where it has ended. [`Answer::Done`].
+    Withdraw {
+        /// What the command came under.
+        ticket: Ticket,
     },
     /// List the peers. [`Answer::Peers`].
     Peers,
@@ -383,6 +389,8 @@ pub enum Failure {
     NotStored(crate::action::ActError),
     /// The payload is no JSON object, or the kind is not for commands.
     BadRequest(&'static str),
+    /// Who asked takes it back.
+    Withdrawn,
     /// Too many dials are under way.
     Busy,
     /// This node is about to end.
@@ -411,6 +419,7 @@ impl fmt::Display for Failure {
             Self::Gone => "the connection has ended",
             Self::NotStored(error) => return write!(f, "the key could not be stored: {error}"),
             Self::BadRequest(why) => why,
+            Self::Withdrawn => "who asked took it back",
             Self::Busy => "too many dials under way",
             Self::Stopping => "the node is about to end",
         })

@@ -90,10 +90,10 @@ impl Errand {
         Self { purpose, ticket, attempts, failure: None, denials: 0 }
     }
 
-    const fn transient(&self) -> bool {
+    pub(super) const fn is_for_a_link(&self) -> bool {
         match self.purpose {
-            Purpose::Link { .. } => false,
-            Purpose::Send { .. } | Purpose::Ping => true,
+            Purpose::Link { .. } => true,
+            Purpose::Send { .. } | Purpose::Ping => false,
         }
     }
 
@@ -158,7 +158,7 @@ impl Node {
         }
         let Some(State::Dialling(dial)) = self.state_mut(conn) else { return };
         dial.phase = Phase::AwaitAck;
-        let (address, transient) = (dial.attempt.address, dial.errand.transient());
+        let (address, transient) = (dial.attempt.address, !dial.errand.is_for_a_link());
         let proof = dial.attempt.key.prove(&challenge.nonce);
         let settings = &self.settings;
         let handshake = Handshake {
@@ -357,6 +357,7 @@ impl Node {
             | Failure::Gone
             | Failure::NotStored(_)
             | Failure::BadRequest(_)
+            | Failure::Withdrawn
             | Failure::Busy
             | Failure::Stopping => errand.attempts.clear(),
         }
