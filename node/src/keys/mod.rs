@@ -85,7 +85,7 @@ impl Keys {
     /// What is stored under a peer's id.
     ///
     /// # Errors
-    /// If the file is there but cannot be opened.
+    /// If the system is short of what it takes to read a file.
     pub fn key(&self, peer: &PeerId) -> Result<Stored, Failure> {
         read_key(&self.path(peer.as_str(), "key"))
     }
@@ -93,7 +93,7 @@ impl Keys {
     /// Every peer that has a key file.
     ///
     /// # Errors
-    /// If the folder is there but cannot be read.
+    /// If the folder is there but cannot be read, or the system is short of what it takes to read a file.
     pub fn list(&self) -> Result<Listing, Failure> {
         let mut listing = Listing::default();
         for name in self.names(&mut listing.warnings)? {
@@ -110,8 +110,7 @@ impl Keys {
                 ));
                 continue;
             };
-            let stored = self.key(&id).unwrap_or_else(|failure| Stored::Broken(failure.message));
-            let paired = match stored {
+            let paired = match self.key(&id)? {
                 Stored::Paired(_) => true,
                 Stored::Absent => continue,
                 Stored::Broken(why) => {
@@ -204,7 +203,7 @@ impl Keys {
     /// The pending key: the one that the next unknown peer may redeem.
     ///
     /// # Errors
-    /// If the file is there but cannot be opened.
+    /// If the system is short of what it takes to read a file.
     pub fn pending(&self) -> Result<Stored, Failure> {
         read_key(&self.path(PeerId::PENDING, "key"))
     }
@@ -328,11 +327,15 @@ fn read_key(path: &Path) -> Result<Stored, Failure> {
         Ok(Some(text)) => {
             Ok(Key::from_hex(&text).map_or_else(|| broken("not 64 hex digits"), Stored::Paired))
         }
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge) => {
-            Ok(broken(&error.to_string()))
-        }
-        Err(error) => Err(Failure::io("read", path, &error)),
+        // It says nothing about the file, and passes: whoever asks must ask again.
+        Err(error) if is_shortage(&error) => Err(Failure::io("read", path, &error)),
+        Err(error) => Ok(broken(&error.to_string())),
     }
+}
+
+/// Whether no file could be read just now.
+fn is_shortage(error: &io::Error) -> bool {
+    relay_runtime::is_exhausted(error) || error.kind() == io::ErrorKind::Interrupted
 }
 
 /// The peer that a file belongs to: `<id>.<anything>`, or a temporary file on its way to that name.
