@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -45,6 +45,8 @@ const GLANCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Server {
     place: Place,
+    /// The socket's own number: what stands at its place later may be another's.
+    number: Option<(u64, u64)>,
     shared: Arc<Shared>,
 }
 
@@ -67,6 +69,7 @@ impl Server {
         let place = Place::make(home, runtime_dir)?;
         let failed = |error: &io::Error| Failure::io("listen on", place.socket(), error);
         let listener = listen(&place).map_err(|error| failed(&error))?;
+        let number = number(&place);
         let stopped = AtomicBool::new(false);
         let [clients, watchers, waiting] = core::array::from_fn(|_| Arc::default());
         let shared = Arc::new(Shared { desk, feed, stopped, clients, watchers, waiting });
@@ -74,7 +77,7 @@ impl Server {
         let started =
             thread::Builder::new().name("relay-control".into()).spawn(move || serving.accept(&listener));
         started.map_err(|error| failed(&error))?;
-        Ok(Self { place, shared })
+        Ok(Self { place, number, shared })
     }
 
     /// Where it is.
@@ -88,11 +91,17 @@ impl Drop for Server {
     /// Watchers that read hear the last line first: the process may end as soon as this returns.
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts, which then ends.
-        let _ = UnixStream::connect(self.place.socket());
-        self.place.remove();
+        if number(&self.place) == self.number {
+            // Wakes the thread that accepts, which then ends.
+            let _ = UnixStream::connect(self.place.socket());
+            self.place.remove();
+        }
         self.shared.watchers.wait_until_empty(LAST_WORDS);
     }
+}
+
+fn number(place: &Place) -> Option<(u64, u64)> {
+    fs::symlink_metadata(place.socket()).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn listen(place: &Place) -> io::Result<UnixListener> {

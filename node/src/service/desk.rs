@@ -20,6 +20,7 @@ use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
 use crate::actor::Turn;
 use crate::failure::{Exit, Failure};
+use crate::held::Held;
 use crate::keys::Keys;
 
 /// The longest time for an answer that takes no dial.
@@ -40,12 +41,13 @@ pub struct Desk {
     /// Held while files and node change together: the node's own writes wait, so that what was read before one of them
     /// never undoes it.
     turn: Turn,
+    held: Arc<Held>,
     stopped: Arc<AtomicBool>,
 }
 
 impl Desk {
-    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, status: Status) -> Self {
-        Self { handle, keys, status, turn, stopped: Arc::default() }
+    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, held: Arc<Held>, status: Status) -> Self {
+        Self { handle, keys, status, turn, held, stopped: Arc::default() }
     }
 
     /// Does it; the answer is a JSON value whose type [`Request`] names.
@@ -151,9 +153,18 @@ impl Desk {
     /// They cannot be read, or the node does not answer.
     pub fn reload(&self) -> Result<Vec<String>, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
         let Records { peers, pending, warnings } = Records::read(&self.keys)?;
         self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
         Ok(warnings)
+    }
+
+    /// Checks that the home is still the one in which the node was started.
+    ///
+    /// # Errors
+    /// It was moved away, or another stands at its place.
+    pub(super) fn hold(&self) -> Result<(), Failure> {
+        if self.held.is_in_place() { Ok(()) } else { Err(self.held.lost()) }
     }
 
     /// Whether the node still takes commands.
@@ -181,6 +192,7 @@ impl Desk {
     /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.
     fn forget(&self, peer: &PeerId) -> Result<Forgotten, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
         let who = shown(Some(peer.as_str()), None);
         let forgot = self.ask(&who, Command::Forget { peer: peer.clone() }, AT_ONCE);
         let removed = self.keys.forget(peer)?;

@@ -1,10 +1,10 @@
-//! Key files that change while a node runs: by hand, by another command, by the node itself.
+//! Key files that change while a node runs, by hand, by another command, by the node itself; and a home that goes away.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::Desk;
+use super::{Desk, HOME_LOST, Stop};
 use crate::atomic;
 
 /// Looks after the key files until the node has ended.
@@ -21,8 +21,9 @@ impl Watcher {
         Ok(Self { dir: dir.to_owned(), eyes: system::Eyes::open(dir)? })
     }
 
-    /// Has the node told of every change.
-    pub(super) fn start(mut self, desk: Desk) -> io::Result<()> {
+    /// Has the node told of every change, and ended once its home is no longer where it was: the files that it would read
+    /// and write there are another's.
+    pub(super) fn start(mut self, desk: Desk, stop: Stop) -> io::Result<()> {
         thread::Builder::new().name("relay-watch".into()).spawn(move || {
             let mut told: Vec<String> = Vec::new();
             // A change that could not be read is read again at every glance: a key that was taken away must not stay
@@ -30,6 +31,10 @@ impl Watcher {
             let (mut owed, mut failed) = (false, false);
             while desk.is_running() {
                 owed |= self.eyes.changed(&self.dir);
+                if desk.hold().is_err() {
+                    stop.now(HOME_LOST);
+                    return;
+                }
                 if !owed {
                     continue;
                 }
