@@ -13,7 +13,7 @@ use crate::config::reachable_address;
 use crate::failure::{Exit, Failure};
 use crate::home::peer_id;
 use crate::keys::Peer;
-use crate::service::{Connected, Request, Service, Status, What};
+use crate::service::{Connected, Request, Service, Status, What, signals};
 
 /// Keep a link with the peer at an address
 ///
@@ -76,10 +76,11 @@ pub(super) fn stay(
     let mut config = context.config()?;
     engine.apply(&mut config);
     context.log(&config);
+    let signals = signals::catch()?;
     let setup = context.setup(config, Vec::new(), false)?;
     let service = Service::start(setup, what)?;
     let mut dialling = Dialling::Under(dial(&service, request)?);
-    follow(service, context, |what| {
+    follow(service, signals, context, |what| {
         // The node answers the dial before it tells of it, and does not know that the answer ends it.
         if let What::DialFailed { retry_in, .. } = what
             && dialling.failed()
