@@ -10,6 +10,7 @@ use core::time::Duration;
 use super::addresses::KnownAddress;
 use super::book::PeerRecord;
 use super::fault::Fault;
+use super::refusals::LeftOut;
 use super::report::{PeerReport, Report};
 use crate::frame::{EncodeError, Framing};
 use crate::machine::{CloseReason, ConnId, Ticket};
@@ -58,8 +59,8 @@ pub enum Command {
         /// Whether to dial again whenever the link is lost.
         keep: bool,
     },
-    /// Send one message over a connection of its own, or over the link where no address is known; a reply that is waited
-    /// for comes by the same. [`Answer::Sent`], [`Answer::Replied`] or [`Answer::Failed`].
+    /// Send one message over a connection of its own, or over the link where no address is known or none can be reached;
+    /// a reply that is waited for comes by the same. [`Answer::Sent`], [`Answer::Replied`] or [`Answer::Failed`].
     Send {
         /// To whom.
         peer: PeerId,
@@ -147,6 +148,9 @@ pub enum Event {
         /// Why.
         reason: HandshakeFailure,
     },
+    /// As many more handshakes of one address failed, of which nothing was told: of each address a few are, see
+    /// [`Refusals`](super::Refusals).
+    HandshakesLeftOut(LeftOut),
     /// A dial for a lasting link failed at every address.
     DialFailed {
         /// To whom, where it is known.

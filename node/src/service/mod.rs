@@ -50,6 +50,10 @@ use crate::home::Home;
 /// Why a service ends whose home is no longer where it was.
 const HOME_LOST: &str = "its home was moved away or replaced";
 
+/// How long an answer that nobody has given yet may take once its peer has half-closed, or gone away: nobody who runs
+/// this program gives one, so it is but the courtesy of a moment.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
 /// How long a node has to end its links.
 const GRACE: Duration = Duration::from_millis(1500);
 
@@ -277,6 +281,7 @@ fn launch(
     settings.heartbeat = config.heartbeat;
     settings.max_links = config.max_peers.into();
     settings.dial_known = dial_known;
+    settings.answer_time = ANSWER_TIME;
     // A wildcard can be dialled back from anywhere, so it says most.
     let wildcard = addresses.iter().find(|addr| addr.ip().is_unspecified());
     settings.listening = wildcard.or_else(|| addresses.first()).copied();

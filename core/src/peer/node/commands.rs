@@ -252,13 +252,13 @@ impl Node {
             return Some(Answer::Failed(failure));
         }
         let reply = kind.answer().zip(reply_within);
-        if let Some(index) = self.find(peer)
-            && self.book.get(index).addresses.is_empty()
+        let Some(index) = self.find(peer) else { return Some(Answer::Failed(Failure::UnknownPeer)) };
+        if self.book.get(index).addresses.is_empty()
             && let Some(conn) = self.book.get(index).link
         {
             return self.ask_over_link(now, conn, ticket, kind, &payload, reply, out);
         }
-        self.errand_to(now, ticket, peer, Purpose::Send { kind, payload, reply }, out)
+        self.errand_to(now, ticket, peer, Purpose::Send { peer: index, kind, payload, reply }, out)
     }
 
     fn errand_to(

@@ -41,7 +41,7 @@ pub(super) enum Purpose {
     /// A lasting link; with whom, where that is known.
     Link { peer: Option<PeerIndex>, keep: bool },
     /// One message, and how long to wait for which reply.
-    Send { kind: Kind, payload: Box<RawValue>, reply: Option<(Kind, Duration)> },
+    Send { peer: PeerIndex, kind: Kind, payload: Box<RawValue>, reply: Option<(Kind, Duration)> },
     /// The time of a handshake.
     Ping,
 }
@@ -169,7 +169,7 @@ impl Node {
             listen_port: if transient { None } else { settings.listen_port_for(&address) },
             transient,
         };
-        let sent = self.send_free(now, conn, Framing::Ndjson, Kind::Handshake, &handshake, out);
+        let sent = self.send(now, conn, Framing::Ndjson, Kind::Handshake, &handshake, out);
         debug_assert!(sent.is_ok(), "a handshake fits a line");
     }
 
@@ -254,7 +254,7 @@ impl Node {
                     out.answer(ticket, connected);
                 }
             }
-            Purpose::Send { kind, payload, reply } => {
+            Purpose::Send { peer: _, kind, payload, reply } => {
                 match self.send(now, conn, agreed.framing(), kind, &*payload, out) {
                     Ok(()) => {
                         let mut cutter = cutter;
@@ -379,10 +379,28 @@ impl Node {
             Some((failure, address)) => (failure, Some(address)),
             None => (Failure::NoAddress, None),
         };
-        if let Some(ticket) = errand.ticket {
-            out.answer(ticket, Answer::Failed(failure.clone()));
-        }
-        let Purpose::Link { peer, .. } = errand.purpose else { return };
+        let peer = match errand.purpose {
+            Purpose::Link { peer, .. } => peer,
+            Purpose::Send { peer, kind, payload, reply } => {
+                let Some(ticket) = errand.ticket else { return };
+                // What was not sent by a connection of its own goes over the link where one stands.
+                let taken_back = matches!(failure, Failure::Withdrawn | Failure::Stopping);
+                let link = self.book.get(peer).link.filter(|_| !taken_back);
+                let outcome = match link {
+                    Some(link) => self.ask_over_link(now, link, ticket, kind, &payload, reply, out),
+                    None => Some(Answer::Failed(failure)),
+                };
+                if let Some(outcome) = outcome {
+                    out.answer(ticket, outcome);
+                }
+                return;
+            }
+            Purpose::Ping => {
+                answer(errand.ticket, Answer::Failed(failure), out);
+                return;
+            }
+        };
+        answer(errand.ticket, Answer::Failed(failure.clone()), out);
         let wrong_peer = matches!(failure, Failure::WrongPeer { .. });
         let denials = errand.denials.max(u8::from(wrong_peer));
         let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denials));

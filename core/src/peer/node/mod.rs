@@ -23,8 +23,9 @@ use self::dial::Errand;
 use self::state::{Slot, State, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
-use super::command::{Answer, Command, Event};
+use super::command::{Answer, Command, Event, HandshakeFailure};
 use super::fault::Fault;
+use super::refusals::Refusals;
 use super::report::Report;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -77,6 +78,7 @@ pub struct Node {
     /// When peers are dialled again, by their place in the book.
     redials: DeadlineQueue,
     admission: Admission,
+    refusals: Refusals,
     /// Nonces of challenges that are not answered yet.
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
@@ -128,6 +130,7 @@ impl Node {
             timers: DeadlineQueue::new(),
             redials: DeadlineQueue::new(),
             admission: Admission::default(),
+            refusals: Refusals::default(),
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
@@ -181,6 +184,7 @@ impl Node {
             self.redial(now, peer, out);
         }
         self.asked_due(now, out);
+        self.refusals_due(now, out);
     }
 
     fn connection_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
@@ -243,7 +247,9 @@ impl Node {
     fn fault(&mut self, now: Now, conn: ConnId, fault: Fault, out: &mut Out) {
         self.counts.faults += 1;
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.greeting_fault(conn, fault, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Flush, Some(HandshakeFailure::Fault(fault)), out);
+            }
             Some(State::Dialling(_)) => self.dialling_fault(now, conn, fault, out),
             Some(State::Link(_)) => self.link_fault(now, conn, fault, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
@@ -260,7 +266,7 @@ impl Node {
             return;
         }
         match self.state(conn) {
-            Some(State::Greeted(_)) => self.end_greeting(conn, Close::Flush, out),
+            Some(State::Greeted(_)) => self.end_greeting(now, conn, Close::Flush, None, out),
             // The ack is owed still; the end is seen again behind it.
             Some(State::Storing(_)) => {
                 if let Some(State::Storing(storing)) = self.state_mut(conn) {
@@ -277,7 +283,9 @@ impl Node {
 
     fn closed(&mut self, now: Now, conn: ConnId, why: CloseReason, out: &mut Out) {
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Abort, None, out);
+            }
             Some(State::Dialling(_)) => self.dialling_closed(now, conn, why, out),
             Some(State::Link(_)) => self.link_closed(now, conn, why, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Abort, out),
@@ -341,7 +349,8 @@ impl Node {
         }
     }
 
-    /// Sends one message that rests on the journal; the error is ours, and the connection is unhurt.
+    /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
+    /// ours, and the connection is unhurt.
     fn send<P: Serialize + ?Sized>(
         &mut self,
         now: Now,
@@ -352,22 +361,12 @@ impl Node {
         out: &mut Out,
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
-        out.send(conn, |buf| buf.extend_from_slice(&self.framed));
-        Ok(())
-    }
-
-    /// As [`send`](Self::send), for what rests on no record.
-    fn send_free<P: Serialize + ?Sized>(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        framing: Framing,
-        kind: Kind,
-        payload: &P,
-        out: &mut Out,
-    ) -> Result<(), EncodeError> {
-        self.compose(now, framing, kind, payload)?;
-        out.send_free(conn, |buf| buf.extend_from_slice(&self.framed));
+        let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
+        if matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+            out.send_free(conn, write);
+        } else {
+            out.send(conn, write);
+        }
         Ok(())
     }
 
@@ -424,6 +423,7 @@ impl Node {
 
     fn drain(&mut self, now: Now, out: &mut Out) {
         self.draining = true;
+        self.tell_left_out(out);
         for listener in &self.listeners {
             out.accepting(*listener, false);
         }
@@ -439,7 +439,9 @@ impl Node {
     fn stop_connection(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         use super::command::{DownReason, Failure};
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Abort, None, out);
+            }
             Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Stopping, out),
             Some(State::Link(_)) => self.end_link(now, conn, DownReason::Stopped, Close::Flush, out),
             // Answers that are on their way still leave.
@@ -478,7 +480,8 @@ impl Machine for Node {
 
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
-        let due = [self.timers.deadline(), redials, self.asked.deadline()].into_iter().flatten().min()?;
+        let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
+        let due = own.into_iter().flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
@@ -554,7 +557,7 @@ impl Node {
     fn arm(&mut self, conn: ConnId) {
         // An id that has ended leaves the timer of whoever has its slot now alone.
         let Some(state) = self.state(conn) else { return };
-        let due = state.deadline(self.settings.heartbeat);
+        let due = state.deadline(&self.settings);
         self.timers.set(conn.slot() as u32, due);
     }
 }
