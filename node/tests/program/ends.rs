@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -179,11 +180,18 @@ fn a_signal_ends_a_service_whose_output_nobody_reads() {
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, NOBODY);
-    // More lines than a pipe holds.
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32)]);
+    // More lines than a pipe holds, each told to a watcher as well.
+    let mut watcher = UnixStream::connect(home.path("run/link.sock")).unwrap();
+    watcher.write_all(b"{\"cmd\":\"watch\"}\n").unwrap();
+    let told = BufReader::new(watcher.try_clone().unwrap()).lines().map(Result::unwrap);
+    let mut failed = told.filter(|line| line.contains("dial_failed"));
+    let mut asker = UnixStream::connect(home.path("run/link.sock")).unwrap();
+    let mut answers = BufReader::new(asker.try_clone().unwrap()).lines().map(Result::unwrap);
     for _ in 0..800 {
-        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let _ = std::io::copy(&mut stranger, &mut std::io::sink());
+        writeln!(asker, "{}", r#"{"cmd":"connect","addr":"127.0.0.1:1","peer":"a","keep":true}"#).unwrap();
+        assert!(answers.next().unwrap().contains("unreachable"));
+        failed.next().unwrap();
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
