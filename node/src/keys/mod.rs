@@ -144,7 +144,7 @@ impl Keys {
     /// sorted; none if nothing was kept.
     ///
     /// The key goes first, so that an interruption leaves the peer unpaired. Ids hold no dot, so one peer's files are
-    /// never taken for another's. A service that still has a link to the peer must drop it.
+    /// never taken for another's. What another process is writing just now stays. A service that still has a link to the peer must drop it.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -155,9 +155,19 @@ impl Keys {
         names.retain(|name| owner_of(name) == Some(peer.as_str()));
         names.sort_by_key(|name| (!name.ends_with(".key"), name.clone()));
         names.retain(|name| !self.dir.join(name).is_dir());
+        let (temporary, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_temporary(name));
         self.remove_all(&names)?;
-        names.sort();
-        Ok(names)
+        let mut removed = names;
+        // One that is being written belongs to somebody who pairs anew.
+        for name in temporary {
+            let path = self.dir.join(&name);
+            let gone = atomic::remove_abandoned(&path);
+            if gone.map_err(|error| Failure::io("remove", &path, &error))? {
+                removed.push(name);
+            }
+        }
+        removed.sort();
+        Ok(removed)
     }
 
     /// Names what [`Keys::prune`] would remove at `now`, sorted.
@@ -173,7 +183,7 @@ impl Keys {
             .into_iter()
             .filter(|name| {
                 let path = self.dir.join(name);
-                if name.starts_with('.') && name.ends_with(atomic::TEMPORARY) {
+                if is_temporary(name) {
                     return is_old(&path, now);
                 }
                 let Some((id, ending)) = name.split_once('.') else {
@@ -338,12 +348,13 @@ fn is_shortage(error: &io::Error) -> bool {
     relay_runtime::is_exhausted(error) || error.kind() == io::ErrorKind::Interrupted
 }
 
+fn is_temporary(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(atomic::TEMPORARY)
+}
+
 /// The peer that a file belongs to: `<id>.<anything>`, or a temporary file on its way to that name.
 fn owner_of(name: &str) -> Option<&str> {
-    let name = match name.strip_prefix('.') {
-        Some(rest) if rest.ends_with(atomic::TEMPORARY) => rest,
-        Some(_) | None => name,
-    };
+    let name = if is_temporary(name) { &name[1..] } else { name };
     name.split_once('.').map(|(id, _)| id)
 }
 

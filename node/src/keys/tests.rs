@@ -131,6 +131,35 @@ fn forgetting_leaves_no_file_of_the_peer_and_all_of_the_others() {
 }
 
 #[test]
+fn forgetting_leaves_what_is_being_written() {
+    let folder = Folder::new();
+    folder.put(".a.key.1.2.tmp", HEX);
+    folder.put(".a.key.1.3.tmp", HEX);
+    let writer = fs::File::open(folder.keys.dir.join(".a.key.1.2.tmp")).unwrap();
+    rustix::fs::flock(&writer, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(folder.keys.forget(&id("a")).unwrap(), [".a.key.1.3.tmp"]);
+    drop(writer);
+    assert_eq!(folder.keys.forget(&id("a")).unwrap(), [".a.key.1.2.tmp"]);
+}
+
+#[test]
+fn a_key_that_is_added_while_its_peer_is_forgotten_is_added() {
+    let folder = Folder::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                folder.keys.forget(&id("a")).unwrap();
+            }
+        });
+        let added: Vec<_> = (0..300).map(|n| folder.keys.add(&id("a"), &key(n as u8))).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(added.iter().all(Result::is_ok), "{added:?}");
+    });
+    assert!(folder.names().iter().all(|name| !name.ends_with(".tmp")));
+}
+
+#[test]
 fn an_address_is_noted_first_and_for_paired_peers_alone() {
     let folder = Folder::new();
     assert!(!folder.keys.prefer(&id("a"), addr(1)).unwrap());
