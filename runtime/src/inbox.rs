@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_shutdown_passes_commands_that_have_to_wait() {
         let inbox = Inbox::<Idle>::new(1, Nobody);
-        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.ask(Ask::Command((), bounded(1).0, Arc::default())).is_ok());
         assert!(inbox.sleep(false), "a command that has to wait keeps nobody awake");
         assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
         assert!(!inbox.sleep(false));
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_shutdown_follows_the_commands_before_it() {
         let inbox = Inbox::<Idle>::new(2, Nobody);
-        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.ask(Ask::Command((), bounded(1).0, Arc::default())).is_ok());
         assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
         assert!(matches!(Vec::from(inbox.take(true).1)[..], [Ask::Command(..), Ask::Drain(_)]));
     }

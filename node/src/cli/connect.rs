@@ -137,7 +137,7 @@ fn dial(service: &Service, request: Request) -> Result<JoinHandle<Option<Failure
 /// The peer that an address belongs to, where that is certain: the only one met there, else the only one paired.
 fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, Failure> {
     let peers = context.home.keys().list()?.peers;
-    let paired = || peers.iter().filter(|peer| peer.paired);
+    let paired = || peers.iter().filter(|peer| peer.is_paired());
     let only = |mut found: Vec<&Peer>| found.pop().filter(|_| found.is_empty()).map(|peer| peer.id.clone());
     let there = paired().filter(|peer| peer.addresses.contains(addr)).collect();
     Ok(only(there).or_else(|| only(paired().collect())))

@@ -232,7 +232,11 @@ impl Client {
                 };
                 Some(Seat::take(&shared.waiting, MAX_WAITING).ok_or_else(full)?)
             }
-            Request::Status | Request::Peers | Request::Reload | Request::Forget { .. } => None,
+            Request::Status
+            | Request::Peers
+            | Request::Reload
+            | Request::Pending
+            | Request::Forget { .. } => None,
         };
         shared.desk.carry_out_while(request, &|| !self.has_closed())
     }

@@ -54,10 +54,18 @@ pub enum Stored {
 pub struct Peer {
     /// Its id.
     pub id: PeerId,
-    /// Whether its file holds a key.
-    pub paired: bool,
+    /// Its key; `None` where its file holds none.
+    pub key: Option<Key>,
     /// Its addresses.
     pub addresses: Addresses,
+}
+
+impl Peer {
+    /// Whether its file holds a key.
+    #[must_use]
+    pub const fn is_paired(&self) -> bool {
+        self.key.is_some()
+    }
 }
 
 /// The peers of a home, by id, and what was odd in the folder.
@@ -110,17 +118,17 @@ impl Keys {
                 ));
                 continue;
             };
-            let paired = match self.key(&id)? {
-                Stored::Paired(_) => true,
+            let key = match self.key(&id)? {
+                Stored::Paired(key) => Some(key),
                 Stored::Absent => continue,
                 Stored::Broken(why) => {
                     listing.warnings.push(format!("{why}; {id} counts as unpaired"));
-                    false
+                    None
                 }
             };
             let (addresses, warning) = self.addresses(&id);
             listing.warnings.extend(warning);
-            listing.peers.push(Peer { id, paired, addresses });
+            listing.peers.push(Peer { id, key, addresses });
         }
         listing.peers.sort_by(|one, two| one.id.cmp(&two.id));
         Ok(listing)
@@ -232,12 +240,13 @@ impl Keys {
     /// # Errors
     /// If the files cannot be read or changed.
     pub fn close_redeemed(&self) -> Result<bool, Failure> {
-        for peer in self.list()?.peers {
-            if self.close_if_redeemed_by(&peer.id)? {
-                return Ok(true);
-            }
+        // The usual home has no invite open, and its keys need not be read.
+        let Ok(Stored::Paired(pending)) = self.pending() else { return Ok(false) };
+        let redeemed = self.list()?.peers.iter().any(|peer| peer.key.as_ref() == Some(&pending));
+        if redeemed {
+            self.remove_all(&[format!("{}.key", PeerId::PENDING)])?;
         }
-        Ok(false)
+        Ok(redeemed)
     }
 
     fn close_if_redeemed_by(&self, peer: &PeerId) -> Result<bool, Failure> {

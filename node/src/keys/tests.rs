@@ -68,7 +68,7 @@ fn a_key_of_the_wrong_length_counts_as_unpaired_with_a_warning() {
     folder.put("a.key", &HEX[2..]);
     folder.put("b.key", HEX);
     let listing = folder.keys.list().unwrap();
-    let paired: Vec<_> = listing.peers.iter().map(|p| (p.id.as_str(), p.paired)).collect();
+    let paired: Vec<_> = listing.peers.iter().map(|p| (p.id.as_str(), p.is_paired())).collect();
     assert_eq!(paired, [("a", false), ("b", true)]);
     assert_eq!(listing.warnings.len(), 1);
     assert!(listing.warnings[0].contains("a.key holds no key: not 64 hex digits"), "{listing:?}");
@@ -97,7 +97,7 @@ fn a_hostile_folder_is_survived() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     std::os::unix::fs::symlink("loop.key", folder.keys.dir.join("loop.key")).unwrap();
     let listing = folder.keys.list().unwrap();
-    let paired: Vec<_> = listing.peers.iter().filter(|p| p.paired).map(|p| p.id.as_str()).collect();
+    let paired: Vec<_> = listing.peers.iter().filter(|p| p.is_paired()).map(|p| p.id.as_str()).collect();
     assert_eq!(paired, ["good"]);
     assert!(listing.warnings.iter().all(|w| !w.contains('\u{1b}')), "{:?}", listing.warnings);
     for name in ["huge", "bytes", "pipe", "loop"] {

@@ -73,6 +73,7 @@ impl Desk {
             Request::Status => json(&self.status),
             Request::Peers => json(&self.peers()?),
             Request::Reload => self.reload().and_then(|_| json(&serde_json::Map::new())),
+            Request::Pending => self.reload_pending().and_then(|_| json(&serde_json::Map::new())),
             Request::Forget { peer } => json(&self.forget(&peer)?),
             Request::Connect { addr, peer, invite, keep } => {
                 let who = shown(peer.as_ref().map(AsRef::as_ref), Some(addr));
@@ -157,6 +158,18 @@ impl Desk {
         let Records { peers, pending, warnings } = Records::read(&self.keys)?;
         self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
         Ok(warnings)
+    }
+
+    /// Tells the node which invite is open now, without a look at the peers' keys, and returns what was odd about it.
+    ///
+    /// # Errors
+    /// As for [`reload`](Self::reload).
+    pub fn reload_pending(&self) -> Result<Option<String>, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
+        let (key, warning) = Records::pending(&self.keys)?;
+        self.ask("the node", Command::Pend { key }, AT_ONCE)?;
+        Ok(warning)
     }
 
     /// Checks that the home is still the one in which the node was started.

@@ -55,6 +55,7 @@ fn questions_are_answered_in_order_and_faults_leave_the_connection() {
         assert!(error["code"].is_string() && error["hint"].is_string(), "{line}: {error}");
     }
     assert_eq!(client.ask(r#"{"cmd":"peers"}"#), json!({"id": 0, "answer": []}));
+    assert_eq!(client.ask(r#"{"cmd":"pending"}"#), json!({"id": 0, "answer": {}}));
 }
 
 #[test]

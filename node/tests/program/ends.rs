@@ -188,8 +188,9 @@ fn a_signal_ends_a_service_whose_output_nobody_reads() {
     let mut failed = told.filter(|line| line.contains("dial_failed"));
     let mut asker = UnixStream::connect(home.path("run/link.sock")).unwrap();
     let mut answers = BufReader::new(asker.try_clone().unwrap()).lines().map(Result::unwrap);
+    let connect = "{\"cmd\":\"connect\",\"addr\":\"127.0.0.1:1\",\"peer\":\"a\",\"keep\":true}\n";
     for _ in 0..800 {
-        writeln!(asker, "{}", r#"{"cmd":"connect","addr":"127.0.0.1:1","peer":"a","keep":true}"#).unwrap();
+        asker.write_all(connect.as_bytes()).unwrap();
         assert!(answers.next().unwrap().contains("unreachable"));
         failed.next().unwrap();
     }
