@@ -46,8 +46,8 @@ impl Node {
         let which = usize::from(features.contains(Feature::Headroom));
         let payload = mem::take(&mut self.beats[which]);
         // A report too large for a frame must not end the sign of life that it rides on.
-        if self.send_free(now, conn, framing, Kind::Heartbeat, &payload, out).is_err() {
-            let bare = self.send_free(now, conn, framing, Kind::Heartbeat, &serde_json::json!({}), out);
+        if self.send(now, conn, framing, Kind::Heartbeat, &payload, out).is_err() {
+            let bare = self.send(now, conn, framing, Kind::Heartbeat, &serde_json::json!({}), out);
             debug_assert!(bare.is_ok(), "an empty heartbeat fits a frame");
         }
         self.beats[which] = payload;

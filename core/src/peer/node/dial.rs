@@ -74,7 +74,7 @@ impl Node {
         }
         let Some(State::Dialling(dial)) = self.state_mut(conn) else { return };
         dial.phase = Phase::AwaitAck;
-        let (address, transient) = (dial.attempt.address, dial.errand.transient());
+        let (address, transient) = (dial.attempt.address, !dial.errand.is_for_a_link());
         let proof = dial.attempt.key.prove(&challenge.nonce);
         let settings = &self.settings;
         let handshake = Handshake {
@@ -85,7 +85,7 @@ impl Node {
             listen_port: if transient { None } else { settings.listen_port_for(&address) },
             transient,
         };
-        let sent = self.send_free(now, conn, Framing::Ndjson, Kind::Handshake, &handshake, out);
+        let sent = self.send(now, conn, Framing::Ndjson, Kind::Handshake, &handshake, out);
         debug_assert!(sent.is_ok(), "a handshake fits a line");
     }
 
@@ -170,7 +170,7 @@ impl Node {
                     out.answer(ticket, connected);
                 }
             }
-            Purpose::Send { kind, payload, reply } => {
+            Purpose::Send { peer: _, kind, payload, reply } => {
                 match self.send(now, conn, agreed.framing(), kind, &*payload, out) {
                     Ok(()) => {
                         let mut cutter = cutter;

@@ -36,7 +36,7 @@ pub(super) enum Purpose {
     /// A lasting link; with whom, where that is known.
     Link { peer: Option<PeerIndex>, keep: bool },
     /// One message, and how long to wait for which reply.
-    Send { kind: Kind, payload: Box<RawValue>, reply: Option<(Kind, Duration)> },
+    Send { peer: PeerIndex, kind: Kind, payload: Box<RawValue>, reply: Option<(Kind, Duration)> },
     /// The time of a handshake.
     Ping,
 }
@@ -64,10 +64,10 @@ impl Errand {
         Self { purpose, ticket, attempts, failure: None, denials: 0 }
     }
 
-    pub(super) const fn transient(&self) -> bool {
+    pub(super) const fn is_for_a_link(&self) -> bool {
         match self.purpose {
-            Purpose::Link { .. } => false,
-            Purpose::Send { .. } | Purpose::Ping => true,
+            Purpose::Link { .. } => true,
+            Purpose::Send { .. } | Purpose::Ping => false,
         }
     }
 
@@ -142,6 +142,7 @@ impl Node {
             | Failure::Gone
             | Failure::NotStored(_)
             | Failure::BadRequest(_)
+            | Failure::Withdrawn
             | Failure::Busy
             | Failure::Stopping => errand.attempts.clear(),
         }
@@ -171,10 +172,28 @@ impl Node {
             Some((failure, address)) => (failure, Some(address)),
             None => (Failure::NoAddress, None),
         };
-        if let Some(ticket) = errand.ticket {
-            out.answer(ticket, Answer::Failed(failure.clone()));
-        }
-        let Purpose::Link { peer, .. } = errand.purpose else { return };
+        let peer = match errand.purpose {
+            Purpose::Link { peer, .. } => peer,
+            Purpose::Send { peer, kind, payload, reply } => {
+                let Some(ticket) = errand.ticket else { return };
+                // What was not sent by a connection of its own goes over the link where one stands.
+                let taken_back = matches!(failure, Failure::Withdrawn | Failure::Stopping);
+                let link = self.book.get(peer).link.filter(|_| !taken_back);
+                let outcome = match link {
+                    Some(link) => self.ask_over_link(now, link, ticket, kind, &payload, reply, out),
+                    None => Some(Answer::Failed(failure)),
+                };
+                if let Some(outcome) = outcome {
+                    out.answer(ticket, outcome);
+                }
+                return;
+            }
+            Purpose::Ping => {
+                answer(errand.ticket, Answer::Failed(failure), out);
+                return;
+            }
+        };
+        answer(errand.ticket, Answer::Failed(failure.clone()), out);
         let wrong_peer = matches!(failure, Failure::WrongPeer { .. });
         let denials = errand.denials.max(u8::from(wrong_peer));
         let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denials));

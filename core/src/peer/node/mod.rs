@@ -28,6 +28,7 @@ use self::state::{Slot, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
 use super::command::{Answer, Command, Event};
+use super::refusals::Refusals;
 use super::report::Report;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -80,6 +81,7 @@ pub struct Node {
     /// When peers are dialled again, by their place in the book.
     redials: DeadlineQueue,
     admission: Admission,
+    refusals: Refusals,
     /// Nonces of challenges that are not answered yet.
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
@@ -131,6 +133,7 @@ impl Node {
             timers: DeadlineQueue::new(),
             redials: DeadlineQueue::new(),
             admission: Admission::default(),
+            refusals: Refusals::default(),
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
@@ -184,9 +187,11 @@ impl Node {
             self.redial(now, peer, out);
         }
         self.asked_due(now, out);
+        self.refusals_due(now, out);
     }
 
-    /// Sends one message that rests on the journal; the error is ours, and the connection is unhurt.
+    /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
+    /// ours, and the connection is unhurt.
     fn send<P: Serialize + ?Sized>(
         &mut self,
         now: Now,
@@ -197,22 +202,12 @@ impl Node {
         out: &mut Out,
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
-        out.send(conn, |buf| buf.extend_from_slice(&self.framed));
-        Ok(())
-    }
-
-    /// As [`send`](Self::send), for what rests on no record.
-    fn send_free<P: Serialize + ?Sized>(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        framing: Framing,
-        kind: Kind,
-        payload: &P,
-        out: &mut Out,
-    ) -> Result<(), EncodeError> {
-        self.compose(now, framing, kind, payload)?;
-        out.send_free(conn, |buf| buf.extend_from_slice(&self.framed));
+        let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
+        if matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+            out.send_free(conn, write);
+        } else {
+            out.send(conn, write);
+        }
         Ok(())
     }
 
@@ -269,6 +264,7 @@ impl Node {
 
     fn drain(&mut self, now: Now, out: &mut Out) {
         self.draining = true;
+        self.tell_left_out(out);
         for listener in &self.listeners {
             out.accepting(*listener, false);
         }
@@ -310,7 +306,8 @@ impl Machine for Node {
 
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
-        let due = [self.timers.deadline(), redials, self.asked.deadline()].into_iter().flatten().min()?;
+        let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
+        let due = own.into_iter().flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 

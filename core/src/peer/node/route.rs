@@ -9,7 +9,7 @@ use crate::frame;
 use crate::machine::{CloseReason, ConnId};
 use crate::message::Envelope;
 use crate::outbox::Close;
-use crate::peer::command::{DownReason, Failure};
+use crate::peer::command::{DownReason, Failure, HandshakeFailure};
 use crate::peer::fault::Fault;
 use crate::time::Now;
 
@@ -74,7 +74,9 @@ impl Node {
     pub(super) fn fault(&mut self, now: Now, conn: ConnId, fault: Fault, out: &mut Out) {
         self.counts.faults += 1;
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.greeting_fault(conn, fault, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Flush, Some(HandshakeFailure::Fault(fault)), out);
+            }
             Some(State::Dialling(_)) => self.dialling_fault(now, conn, fault, out),
             Some(State::Link(_)) => self.link_fault(now, conn, fault, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
@@ -91,7 +93,7 @@ impl Node {
             return;
         }
         match self.state(conn) {
-            Some(State::Greeted(_)) => self.end_greeting(conn, Close::Flush, out),
+            Some(State::Greeted(_)) => self.end_greeting(now, conn, Close::Flush, None, out),
             // The ack is owed still; the end is seen again behind it.
             Some(State::Storing(_)) => {
                 if let Some(State::Storing(storing)) = self.state_mut(conn) {
@@ -108,7 +110,9 @@ impl Node {
 
     pub(super) fn closed(&mut self, now: Now, conn: ConnId, why: CloseReason, out: &mut Out) {
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Abort, None, out);
+            }
             Some(State::Dialling(_)) => self.dialling_closed(now, conn, why, out),
             Some(State::Link(_)) => self.link_closed(now, conn, why, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Abort, out),
@@ -125,7 +129,9 @@ impl Node {
 
     pub(super) fn stop_connection(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
+            Some(State::Greeted(_) | State::Storing(_)) => {
+                self.end_greeting(now, conn, Close::Abort, None, out);
+            }
             Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Stopping, out),
             Some(State::Link(_)) => self.end_link(now, conn, DownReason::Stopped, Close::Flush, out),
             // Answers that are on their way still leave.

@@ -54,7 +54,7 @@ impl Node {
     pub(super) fn arm(&mut self, conn: ConnId) {
         // An id that has ended leaves the timer of whoever has its slot now alone.
         let Some(state) = self.state(conn) else { return };
-        let due = state.deadline(self.settings.heartbeat);
+        let due = state.deadline(&self.settings);
         self.timers.set(conn.slot() as u32, due);
     }
 }
