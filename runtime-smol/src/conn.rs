@@ -124,7 +124,7 @@ async fn connect(target: &Target) -> Result<(Socket, Endpoint), DialError> {
 
 async fn connect_tcp(address: std::net::SocketAddr) -> io::Result<(Socket, Endpoint)> {
     let stream = Async::<std::net::TcpStream>::connect(address).await?;
-    Ok((Socket::tcp(stream.into_inner()?)?, Endpoint::Tcp(address)))
+    Ok((Socket::dialled(stream.into_inner()?)?, Endpoint::Tcp(address)))
 }
 
 async fn connect_unix(path: &str) -> io::Result<(Socket, Endpoint)> {
