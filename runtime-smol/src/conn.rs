@@ -171,7 +171,7 @@ impl<M: Machine + 'static> Core<M> {
         link.read_in = turn;
         match result.and_then(|()| socket.read(&mut self.buffer)) {
             Ok(0) => {
-                self.failures.watch((conn.slot() as u32, conn.generation()), socket);
+                self.net.spawn.push(Spawn::Watch(conn));
                 let now = self.clock.now();
                 self.host.eof(now, conn);
                 bell.ring();

@@ -208,17 +208,20 @@ impl Door {
     }
 }
 
-/// A task that is to be started. Only the pump has the executor: a task that held it would keep it alive.
+/// What is to be started for a connection that still stands behind the turn. Only the pump has the executor: a task that
+/// held it would keep it alive.
 pub(crate) enum Spawn {
     Reader(ConnId),
     Writer(ConnId),
     Dial(ConnId, Target),
+    /// Behind the peer's half-close, which most connections do not outlive by a turn.
+    Watch(ConnId),
 }
 
 impl Spawn {
     pub(crate) const fn conn(&self) -> ConnId {
         match self {
-            Self::Reader(conn) | Self::Writer(conn) | Self::Dial(conn, _) => *conn,
+            Self::Reader(conn) | Self::Writer(conn) | Self::Dial(conn, _) | Self::Watch(conn) => *conn,
         }
     }
 }
