@@ -86,9 +86,10 @@ impl FeatureSet {
     pub fn read(list: &RawValue) -> Option<Self> {
         let mut names = BTreeSet::new();
         each_string(list, |name| {
-            if names.len() < Self::MAX_NAMES && is_feature_name(name) && !names.contains(name) {
-                names.insert(String::from(name));
+            if is_feature_name(&name) && !names.contains(&*name) {
+                names.insert(name.into_owned());
             }
+            names.len() < Self::MAX_NAMES
         })
         .then(|| names.iter().filter_map(|name| Feature::parse(name)).collect())
     }
