@@ -18,12 +18,18 @@ const NUMBER_WORK: usize = 64;
 /// How far a text was walked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
+    place: Place,
+    parts: Parts,
+}
+
+/// Where a walk is. A walk has it in registers, which is most of its speed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
     at: usize,
     next: Next,
     /// The containers that are open, the innermost in the lowest bit: 1 for an object.
-    open: u128,
+    objects: u128,
     depth: u32,
-    parts: Parts,
 }
 
 /// What may stand next.
@@ -31,20 +37,19 @@ pub(super) struct Scan {
 enum Next {
     #[default]
     Value,
-    /// The first element of an array, or its end.
-    Element,
+    /// The first value of an array, or its end.
+    First,
     /// The first key of an object, or its end.
     FirstKey,
     Key,
     Colon,
     /// A comma, or the end of the innermost container.
     Comma,
-    /// The rest of a string that is a value, or a key.
-    InString {
-        key: bool,
-    },
-    /// Nothing.
-    End,
+    /// The rest of a string that is a value.
+    Text,
+    /// The rest of a string that is a key.
+    KeyText,
+    Nothing,
 }
 
 /// Where the envelope's values stand.
@@ -58,18 +63,15 @@ pub(super) struct Parts {
     count: usize,
 }
 
-/// Bytes that end the plain part of a string.
-const SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+/// Why a walk ends before the text does.
+enum Stop {
+    /// Its work is done.
+    Spent,
+    Bad,
+    Repeated(Key),
+    /// A value that is no message.
+    Other,
+}
 
 impl Scan {
     /// Where the values stand; whole once [`advance`](Self::advance) gave `Some`.
@@ -77,171 +79,202 @@ impl Scan {
         &self.parts
     }
 
-    /// Walks about `work` bytes on, through the same text each time. `Some` with what it cost at the text's end, `None`
-    /// where there is more.
+    /// Walks about `work` bytes on, through the same text each time. `Some` with how many bytes it was at the text's end,
+    /// `None` where there is more.
     ///
     /// # Errors
     ///
     /// The text is no JSON, or no message.
     pub(super) fn advance(&mut self, text: &str, work: usize) -> Result<Option<usize>, MessageFault> {
-        let bytes = text.as_bytes();
-        let start = self.at;
-        let mut stop = start.saturating_add(work);
-        loop {
-            if !matches!(self.next, Next::InString { .. }) {
-                while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
-                    self.at += 1;
-                }
-            }
-            let Some(&byte) = bytes.get(self.at) else {
-                let whole = self.next == Next::End;
-                return if whole { Ok(Some(self.at - start)) } else { Err(self.not_json(bytes)) };
+        let start = self.place.at;
+        let walked = self.walk(text.as_bytes(), start.saturating_add(work));
+        let at = || column(text.as_bytes(), self.place.at);
+        match walked {
+            Ok(()) => Ok(Some(self.place.at - start)),
+            Err(Stop::Spent) => Ok(None),
+            Err(Stop::Bad) => Err(MessageFault::NotJson { at: at() }),
+            Err(Stop::Other) => Err(MessageFault::NotMessage { at: at() }),
+            Err(Stop::Repeated(key)) => Err(MessageFault::Repeated(key)),
+        }
+    }
+
+    fn walk(&mut self, bytes: &[u8], stop: usize) -> Result<(), Stop> {
+        let mut place = self.place;
+        let walked = self.parts.walk(bytes, stop, &mut place);
+        self.place = place;
+        walked
+    }
+}
+
+impl Parts {
+    #[inline]
+    fn walk(&mut self, bytes: &[u8], mut stop: usize, place: &mut Place) -> Result<(), Stop> {
+        let Place { mut at, mut next, mut objects, mut depth } = *place;
+        let walked = loop {
+            let Some(&byte) = bytes.get(at) else {
+                break if next == Next::Nothing { Ok(()) } else { Err(Stop::Bad) };
             };
-            if self.at >= stop {
-                return Ok(None);
-            }
-            match (self.next, byte) {
-                (Next::Comma, b',') => {
-                    self.at += 1;
-                    self.next = if self.open & 1 == 1 { Next::Key } else { Next::Value };
+            match (next, byte) {
+                // In front of the others, since it is a part of the text.
+                (Next::Text | Next::KeyText, _) => {
+                    let Some(end) = string(bytes, at, stop) else { break Err(Stop::Bad) };
+                    at = end.at;
+                    if !end.whole {
+                        break Err(Stop::Spent);
+                    }
+                    if next == Next::Text {
+                        next = Next::Comma;
+                        if depth == 1 {
+                            self.end(at);
+                        }
+                        continue;
+                    }
+                    next = Next::Colon;
+                    if depth == 1
+                        && let Err(stop) = self.name(bytes, at)
+                    {
+                        break Err(stop);
+                    }
                 }
-                (Next::Comma | Next::FirstKey, b'}') if self.open & 1 == 1 => self.close(bytes)?,
-                (Next::Comma | Next::Element, b']') if self.open & 1 == 0 => self.close(bytes)?,
-                (Next::Colon, b':') => {
-                    self.at += 1;
-                    self.next = Next::Value;
+                (_, b' ' | b'\n' | b'\r' | b'\t') => at += 1,
+                (Next::First, b']') | (Next::FirstKey, b'}') => {
+                    next = Next::Comma;
+                }
+                (Next::Value | Next::First, _) => {
+                    if at >= stop {
+                        break Err(Stop::Spent);
+                    }
+                    if depth <= 1
+                        && let Err(stop) = self.begin(at, byte, objects, depth)
+                    {
+                        break Err(stop);
+                    }
+                    match byte {
+                        b'"' => {
+                            at += 1;
+                            next = Next::Text;
+                            continue;
+                        }
+                        b'0'..=b'9' | b'-' => {
+                            let Some((end, hard)) = number(bytes, at) else { break Err(Stop::Bad) };
+                            at = end;
+                            if hard {
+                                stop = stop.saturating_sub(NUMBER_WORK);
+                            }
+                        }
+                        b'{' | b'[' => {
+                            if depth == MAX_DEPTH {
+                                break Err(Stop::Bad);
+                            }
+                            depth += 1;
+                            objects = objects << 1 | u128::from(byte == b'{');
+                            at += 1;
+                            next = if byte == b'{' { Next::FirstKey } else { Next::First };
+                            continue;
+                        }
+                        _ => {
+                            let Some(end) = word(bytes, at) else { break Err(Stop::Bad) };
+                            at = end;
+                        }
+                    }
+                    next = Next::Comma;
+                    if depth == 1 {
+                        self.end(at);
+                    }
+                }
+                (Next::Comma, b',') => {
+                    at += 1;
+                    next = if objects & 1 == 1 { Next::Key } else { Next::Value };
+                }
+                (Next::Comma, b'}' | b']') => {
+                    if (objects & 1 == 1) != (byte == b'}') {
+                        break Err(Stop::Bad);
+                    }
+                    at += 1;
+                    objects >>= 1;
+                    depth -= 1;
+                    match depth {
+                        0 => next = Next::Nothing,
+                        1 => self.end(at),
+                        _ => {}
+                    }
                 }
                 (Next::FirstKey | Next::Key, b'"') => {
-                    if self.depth == 1 {
-                        self.parts.from = self.at;
+                    if depth == 1 {
+                        self.from = at;
                     }
-                    self.at += 1;
-                    self.string(bytes, stop, true)?;
+                    at += 1;
+                    next = Next::KeyText;
                 }
-                (Next::InString { key }, _) => self.string(bytes, stop, key)?,
-                (Next::Value | Next::Element, _) => {
-                    if self.depth == 1 {
-                        self.begin_part(bytes)?;
-                    } else if self.depth == 0 && byte != b'{' && byte != b'[' {
-                        return Err(MessageFault::NotMessage { at: column(bytes, self.at) });
-                    }
-                    stop = stop.saturating_sub(self.value(bytes, byte, stop)?);
+                (Next::Colon, b':') => {
+                    at += 1;
+                    next = Next::Value;
                 }
-                (Next::FirstKey | Next::Key | Next::Colon | Next::Comma | Next::End, _) => {
-                    return Err(self.not_json(bytes));
+                (Next::FirstKey | Next::Key | Next::Colon | Next::Comma | Next::Nothing, _) => {
+                    break Err(Stop::Bad);
                 }
             }
-        }
+        };
+        *place = Place { at, next, objects, depth };
+        walked
     }
 
-    /// Begins a value, and ends it where it is a number or a word. Gives what it cost beside its length.
-    fn value(&mut self, bytes: &[u8], byte: u8, stop: usize) -> Result<usize, MessageFault> {
-        match byte {
-            b'{' => self.open(bytes, true)?,
-            b'[' => self.open(bytes, false)?,
-            b'"' => {
-                self.at += 1;
-                self.string(bytes, stop, false)?;
-            }
-            b'-' | b'0'..=b'9' => {
-                let (end, hard) = number(bytes, self.at).ok_or_else(|| self.not_json(bytes))?;
-                self.at = end;
-                self.ended();
-                return Ok(if hard { NUMBER_WORK } else { 0 });
-            }
-            _ => {
-                let rest = &bytes[self.at..];
-                let word = [&b"true"[..], b"false", b"null"].into_iter().find(|word| rest.starts_with(word));
-                self.at += word.ok_or_else(|| self.not_json(bytes))?.len();
-                self.ended();
-            }
+    /// The message begins, or a value of its own.
+    fn begin(&mut self, at: usize, byte: u8, objects: u128, depth: u32) -> Result<(), Stop> {
+        if depth == 0 {
+            return if matches!(byte, b'{' | b'[') { Ok(()) } else { Err(Stop::Other) };
         }
-        Ok(0)
-    }
-
-    fn open(&mut self, bytes: &[u8], object: bool) -> Result<(), MessageFault> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.not_json(bytes));
-        }
-        self.depth += 1;
-        self.open = self.open << 1 | u128::from(object);
-        self.at += 1;
-        self.next = if object { Next::FirstKey } else { Next::Element };
-        Ok(())
-    }
-
-    fn close(&mut self, bytes: &[u8]) -> Result<(), MessageFault> {
-        if self.depth == 1 && self.open & 1 == 0 && self.parts.count > Key::ALL.len() {
-            return Err(self.not_json(bytes));
-        }
-        self.depth -= 1;
-        self.open >>= 1;
-        self.at += 1;
-        self.ended();
-        Ok(())
-    }
-
-    /// A value ended right before `at`.
-    fn ended(&mut self) {
-        self.next = if self.depth == 0 { Next::End } else { Next::Comma };
-        if self.depth == 1
-            && let Some(key) = self.parts.key.take()
-        {
-            self.parts.values[key as usize] = Some(self.parts.from..self.at);
-        }
-    }
-
-    /// A value of the message's own begins.
-    fn begin_part(&mut self, bytes: &[u8]) -> Result<(), MessageFault> {
-        self.parts.from = self.at;
-        if self.open & 1 == 0 {
+        self.from = at;
+        if objects & 1 == 0 {
             // An array has the values in the order of the keys.
-            self.parts.key = Key::ALL.get(self.parts.count).copied();
-            self.parts.count += 1;
-            if self.parts.key.is_none() {
-                return Err(self.not_json(bytes));
-            }
+            self.key = Some(*Key::ALL.get(self.count).ok_or(Stop::Bad)?);
+            self.count += 1;
         }
         Ok(())
     }
 
-    /// Walks to a string's end, or stops between two of its characters.
-    fn string(&mut self, bytes: &[u8], stop: usize, key: bool) -> Result<(), MessageFault> {
-        loop {
-            self.at = plain(bytes, self.at);
-            match bytes.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return if key { self.key_ended(bytes) } else { Ok(self.ended()) };
-                }
-                Some(b'\\') => {
-                    self.at = escape(bytes, self.at).ok_or_else(|| self.not_json(bytes))?;
-                }
-                Some(_) | None => return Err(self.not_json(bytes)),
-            }
-            if self.at >= stop {
-                self.next = Next::InString { key };
-                return Ok(());
-            }
+    /// A value of the message's own ended.
+    fn end(&mut self, at: usize) {
+        if let Some(key) = self.key.take() {
+            self.values[key as usize] = Some(self.from..at);
         }
     }
 
-    fn key_ended(&mut self, bytes: &[u8]) -> Result<(), MessageFault> {
-        self.next = Next::Colon;
-        if self.depth != 1 {
-            return Ok(());
-        }
-        let name = &bytes[self.parts.from..self.at];
-        self.parts.key = Key::of_text(name);
-        match self.parts.key {
-            Some(key) if self.parts.values[key as usize].is_some() => Err(MessageFault::Repeated(key)),
+    /// A key of the message's own ended.
+    fn name(&mut self, bytes: &[u8], at: usize) -> Result<(), Stop> {
+        self.key = Key::of_text(&bytes[self.from..at]);
+        match self.key {
+            Some(key) if self.values[key as usize].is_some() => Err(Stop::Repeated(key)),
             Some(_) | None => Ok(()),
         }
     }
+}
 
-    fn not_json(&self, bytes: &[u8]) -> MessageFault {
-        MessageFault::NotJson { at: column(bytes, self.at) }
+/// How far a string was walked.
+struct Walked {
+    at: usize,
+    whole: bool,
+}
+
+/// Walks behind a string's end, or stops between two of its characters. `None` where it is none.
+#[inline]
+fn string(bytes: &[u8], mut at: usize, stop: usize) -> Option<Walked> {
+    loop {
+        at = plain(bytes, at);
+        match bytes.get(at)? {
+            b'"' => return Some(Walked { at: at + 1, whole: true }),
+            b'\\' => at = escape(bytes, at)?,
+            _ => return None,
+        }
+        if at >= stop {
+            return Some(Walked { at, whole: false });
+        }
     }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    let words: [&[u8]; 3] = [b"true", b"false", b"null"];
+    words.into_iter().find(|word| bytes[at..].starts_with(word)).map(|word| at + word.len())
 }
 
 /// A byte's place in its line, counted from 1.
@@ -251,6 +284,7 @@ pub(super) fn column(bytes: &[u8], at: usize) -> usize {
 }
 
 /// The end of a string's part that stands for itself.
+#[inline]
 fn plain(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES * 0x80;
@@ -265,7 +299,7 @@ fn plain(bytes: &[u8], mut at: usize) -> usize {
         }
         at += 8;
     }
-    while bytes.get(at).is_some_and(|byte| !SPECIAL[usize::from(*byte)]) {
+    while bytes.get(at).is_some_and(|byte| *byte >= 0x20 && !matches!(byte, b'"' | b'\\')) {
         at += 1;
     }
     at
@@ -293,7 +327,16 @@ fn hex(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The end of a number, and whether it had to be computed; `None` where it is none, or larger than any `f64`.
+#[inline]
 fn number(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
+    // Most are one digit.
+    match (bytes[start], bytes.get(start + 1)) {
+        (b'0'..=b'9', Some(b',' | b']' | b'}')) => Some((start + 1, false)),
+        _ => long_number(bytes, start),
+    }
+}
+
+fn long_number(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
     let digits = |at: usize| {
         let rest = bytes.get(at..).unwrap_or_default();
         at + rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len())
