@@ -1,7 +1,6 @@
 //! Feature strings, negotiated per link.
 
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use core::fmt;
 
 use serde::{Serialize, Serializer};
@@ -161,6 +160,7 @@ impl Serialize for FeatureSet {
 #[cfg(test)]
 mod tests {
     use alloc::format;
+    use alloc::string::String;
     use alloc::vec::Vec;
 
     use super::*;

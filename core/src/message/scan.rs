@@ -117,10 +117,12 @@ impl Parts {
             match (next, byte) {
                 // In front of the others, since it is a part of the text.
                 (Next::Text | Next::KeyText, _) => {
-                    let Some(end) = string(bytes, at, stop) else { break Err(Stop::Bad) };
+                    let end = string(bytes, at, stop);
                     at = end.at;
-                    if !end.whole {
-                        break Err(Stop::Spent);
+                    match end.why {
+                        Ended::Whole => {}
+                        Ended::Spent => break Err(Stop::Spent),
+                        Ended::Bad => break Err(Stop::Bad),
                     }
                     if next == Next::Text {
                         next = Next::Comma;
@@ -253,21 +255,32 @@ impl Parts {
 /// How far a string was walked.
 struct Walked {
     at: usize,
-    whole: bool,
+    why: Ended,
 }
 
-/// Walks behind a string's end, or stops between two of its characters. `None` where it is none.
+enum Ended {
+    /// Behind its last quote.
+    Whole,
+    /// Between two of its characters.
+    Spent,
+    Bad,
+}
+
+/// Walks behind a string's end, or stops between two of its characters.
 #[inline]
-fn string(bytes: &[u8], mut at: usize, stop: usize) -> Option<Walked> {
+fn string(bytes: &[u8], mut at: usize, stop: usize) -> Walked {
     loop {
         at = plain(bytes, at);
-        match bytes.get(at)? {
-            b'"' => return Some(Walked { at: at + 1, whole: true }),
-            b'\\' => at = escape(bytes, at)?,
-            _ => return None,
+        match bytes.get(at) {
+            Some(b'"') => return Walked { at: at + 1, why: Ended::Whole },
+            Some(b'\\') => match escape(bytes, at) {
+                Some(end) => at = end,
+                None => return Walked { at, why: Ended::Bad },
+            },
+            Some(_) | None => return Walked { at, why: Ended::Bad },
         }
         if at >= stop {
-            return Some(Walked { at, whole: false });
+            return Walked { at, why: Ended::Spent };
         }
     }
 }

@@ -6,6 +6,7 @@ mod beat;
 mod commands;
 mod dial;
 mod dispatch;
+mod large;
 mod link;
 mod one_shot;
 mod state;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use self::asked::AskedList;
 use self::dial::Errand;
+use self::large::must_wait;
 use self::state::{Slot, State, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
@@ -30,8 +32,8 @@ use super::settings::Settings;
 use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, Cutter, EncodeError, Framing};
-use crate::machine::{CloseReason, ConnId, Input, ListenerId, Machine};
-use crate::message::{self, Envelope, Kind, RawValue};
+use crate::machine::{CloseReason, ConnId, Input, ListenerId, Machine, Share};
+use crate::message::{self, Envelope, Kind, RawValue, Reading};
 use crate::outbox::{Close, Outbox};
 use crate::secret::{Entropy, Key, encode_hex};
 use crate::time::{Mono, Now};
@@ -45,6 +47,10 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub const FRAME_TIME: Duration = Duration::from_secs(30);
 /// Bytes that all connections together may have sent without a proof and without a whole frame.
 pub const BEFORE_PROOF: usize = 16 << 20;
+/// A text longer than this is checked in pieces, so that nobody waits for the whole, in bytes.
+const LARGE: usize = 64 << 10;
+/// What a frame costs beside the bytes of its text, in such bytes.
+const FRAME_WORK: usize = 512;
 /// Timers that one step fires; what is left is due a tick later.
 const BATCH: usize = 1024;
 /// That tick.
@@ -94,6 +100,8 @@ pub struct Node {
     stepped: Mono,
     started: bool,
     draining: bool,
+    /// Long texts that are being checked, one a share: who is at its first does not give way before its end.
+    large: BTreeMap<ConnId, Reading>,
     /// Buffers that steps reuse: a frame's text, a message's text, the message as a frame.
     inflated: Vec<u8>,
     text: Vec<u8>,
@@ -141,6 +149,7 @@ impl Node {
             stepped: Mono::ZERO,
             started: false,
             draining: false,
+            large: BTreeMap::new(),
             inflated: Vec::new(),
             text: Vec::new(),
             framed: Vec::new(),
@@ -202,12 +211,26 @@ impl Node {
             }
             return;
         }
+        self.read_on(now, conn, out);
         let mut inflated = mem::take(&mut self.inflated);
         while let Some(cutter) = self.cutter(conn) {
+            if must_wait(cutter, data, out) || out.waits_for_turn(conn) || out.is_paused(conn) {
+                if !data.is_empty() {
+                    out.leave(conn, data);
+                }
+                break;
+            }
+            let inflates = cutter.would_inflate(data) > LARGE;
             match cutter.cut(&mut data, &mut inflated) {
                 Ok(None) => break,
                 Ok(Some(text)) => {
                     self.counts.frames += 1;
+                    out.spend(if inflates { out.allowance() } else { FRAME_WORK });
+                    if text.len() > LARGE {
+                        self.read_large(now, conn, text, out);
+                        continue;
+                    }
+                    out.spend(text.len());
                     match Envelope::parse(text) {
                         Ok(envelope) => self.frame(now, conn, &envelope, out),
                         Err(fault) => self.fault(now, conn, fault.into(), out),
@@ -289,6 +312,7 @@ impl Node {
         {
             slot.state = State::Vacant;
         }
+        self.large.remove(&conn);
         self.timers.set(conn.slot() as u32, None);
     }
 
@@ -486,6 +510,10 @@ impl Machine for Node {
         self.links == 0 && self.dials == 0 && self.waiting.is_empty()
     }
 
+    fn share(&self, conn: ConnId) -> Share {
+        self.share_of(conn)
+    }
+
     fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
         sink("links", self.links as u64);
         sink("dials", self.dials as u64);
@@ -535,6 +563,7 @@ impl Node {
     fn take_state(&mut self, conn: ConnId) -> State {
         let Some(state) = self.state_mut(conn) else { return State::Vacant };
         let state = mem::replace(state, State::Closing);
+        self.large.remove(&conn);
         self.timers.set(conn.slot() as u32, None);
         state
     }

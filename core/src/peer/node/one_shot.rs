@@ -98,6 +98,11 @@ impl Node {
     }
 
     pub(super) fn inbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        if out.waits_for_turn(conn)
+            && let Some(State::Inbound(inbound)) = self.state_mut(conn)
+        {
+            inbound.since = now.mono;
+        }
         match self.state(conn) {
             Some(State::Inbound(inbound)) if inbound.deadline() <= now.mono => {
                 self.end_inbound(conn, Close::Flush, out);
