@@ -140,7 +140,7 @@ pub(super) fn each<'a>(list: &'a RawValue, visit: impl FnMut(&'a RawValue)) -> b
 /// Gives each string of an array to `visit` until that gives false, passing over other elements; false where `list` is no
 /// array.
 pub(super) fn each_string(list: &RawValue, visit: impl FnMut(Cow<'_, str>) -> bool) -> bool {
-    let strings = |elements: Walk<'_>| elements.filter_map(raw::text).map(visit).all(|more| more);
+    let strings = |elements: Walk<'_>| elements.filter_map(raw::text).all(visit);
     Walk::array(list).map(strings).is_some()
 }
 

@@ -224,7 +224,11 @@ impl Parts {
     /// The message begins, or a value of its own.
     fn begin(&mut self, at: usize, byte: u8, objects: u128, depth: u32) -> Result<(), Stop> {
         if depth == 0 {
-            return if matches!(byte, b'{' | b'[') { Ok(()) } else { Err(Stop::Other) };
+            return match byte {
+                b'{' | b'[' => Ok(()),
+                b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => Err(Stop::Other),
+                _ => Err(Stop::Bad),
+            };
         }
         self.from = at;
         if objects & 1 == 0 {
