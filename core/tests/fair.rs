@@ -195,3 +195,17 @@ fn b6_a_peer_that_waits_for_its_turn_is_not_read_and_holds_no_more_than_a_read_o
     rig.settle_all();
     assert_eq!(rig.gauge("waiting_bytes"), 0);
 }
+
+#[test]
+fn b6_more_than_a_read_that_waits_is_worked_off() {
+    let mut rig = Rig::new();
+    let conn = rig.connect("greedy", "\"frame-bin\"");
+    let start = rig.gauge("frames");
+    let read = greedy_read();
+    for _ in 0..2 {
+        rig.host.received(now(), conn, &read);
+    }
+    assert!(read.len() * 2 > Host::<Node>::MAX_READ);
+    rig.settle_all();
+    assert_eq!((rig.gauge("frames") - start, rig.gauge("faults")), (2 * FRAMES as u64, 0));
+}

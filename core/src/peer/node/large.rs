@@ -1,8 +1,7 @@
 //! Fairness: whose a connection is, and texts that are too long to be worked on in one turn.
 
 use super::state::State;
-use super::{LARGE, Node, Out};
-use crate::frame::Cutter;
+use super::{Node, Out};
 use crate::host::Host;
 use crate::machine::{ConnId, Share};
 use crate::message::Reading;
@@ -15,9 +14,8 @@ const TURN: usize = Host::<Node>::TURN_WORK;
 const SKIPPED: usize = 4;
 
 /// Whether the next frame has to wait for a turn: the allowance is spent, or inflating it takes a turn of its own.
-pub(super) fn must_wait(cutter: &Cutter, data: &[u8], out: &Out) -> bool {
-    let inflates = || cutter.would_inflate(data) > LARGE;
-    out.allowance() == 0 || (out.allowance() < TURN && inflates())
+pub(super) const fn must_wait(inflates: bool, out: &Out) -> bool {
+    out.allowance() == 0 || (inflates && out.allowance() < TURN)
 }
 
 impl Node {

@@ -214,13 +214,14 @@ impl Node {
         self.read_on(now, conn, out);
         let mut inflated = mem::take(&mut self.inflated);
         while let Some(cutter) = self.cutter(conn) {
-            if must_wait(cutter, data, out) || out.waits_for_turn(conn) || out.is_paused(conn) {
+            let inflates = cutter.would_inflate(data) > LARGE;
+            if must_wait(inflates, out) || self.large.contains_key(&conn) || out.is_paused(conn) {
                 if !data.is_empty() {
                     out.leave(conn, data);
                 }
                 break;
             }
-            let inflates = cutter.would_inflate(data) > LARGE;
+            let Some(cutter) = self.cutter(conn) else { break };
             match cutter.cut(&mut data, &mut inflated) {
                 Ok(None) => break,
                 Ok(Some(text)) => {
