@@ -405,7 +405,8 @@ impl<E, A> Outbox<E, A> {
         }
     }
 
-    /// Whether bytes of a connection wait for a later step: its silence means nothing then.
+    /// Whether bytes of a connection wait for a later step. Its silence means nothing then, unless it is paused, and so does
+    /// not read what it asked for.
     #[must_use]
     pub fn waits_for_turn(&self, conn: ConnId) -> bool {
         self.turns.waits(conn)

@@ -150,7 +150,7 @@ impl Node {
     pub(super) fn link_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let own = self.settings.heartbeat;
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
-        if out.is_congested() || out.waits_for_turn(conn) {
+        if out.is_congested() || (out.waits_for_turn(conn) && !out.is_paused(conn)) {
             // It is not read just now, so it cannot be heard.
             link.life.frame(now.mono);
             if link.partial {
