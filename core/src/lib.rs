@@ -26,3 +26,4 @@ pub mod secret;
 pub mod text;
 pub mod time;
 pub mod timers;
+mod turns;
