@@ -1,8 +1,7 @@
 //! Deadlines: a named table for one owner, and a queue for many.
 
-use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::mem;
 
 use crate::time::Mono;
 
@@ -61,79 +60,68 @@ impl<const N: usize> Default for TimerTable<N> {
 
 /// One deadline for each of many owners, which are small dense numbers.
 ///
-/// A heap with one live entry an owner. A deadline that is put off stays where it is in the heap and is moved when it
-/// comes to the top, so that a renewal writes one field; one that is brought forward gets a new entry, and the old one
-/// is dropped when it comes to the top. [`deadline`](Self::deadline) is exact and O(1), since the top is kept true.
+/// A heap of owners that knows where each of them stands, so that a deadline moves within it and an owner has one entry at
+/// most. Sixteen bytes an owner. Those that are due at once come in the order of their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlineQueue {
-    heap: BinaryHeap<Reverse<(Mono, u32)>>,
-    owners: Vec<Owner>,
-    live: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    /// When the owner is due; [`NEVER`] for not at all.
-    due: Mono,
-    /// The earliest of its entries in the heap that counts.
-    entry: Mono,
+    /// Owners that have a deadline; none is due before the one at half its place.
+    heap: Vec<u32>,
+    /// When each owner is due; [`NEVER`] for not at all.
+    due: Vec<Mono>,
+    /// Where in the heap each owner stands, if it has a deadline.
+    places: Vec<u32>,
 }
 
 const NEVER: Mono = Mono::from_nanos(u64::MAX);
 
 impl DeadlineQueue {
-    /// Entries beyond twice the live ones at which the heap is rebuilt.
-    pub const STALE_ENTRIES: usize = 1024;
-
     /// No owner has a deadline.
     #[must_use]
     pub const fn new() -> Self {
-        Self { heap: BinaryHeap::new(), owners: Vec::new(), live: 0 }
+        Self { heap: Vec::new(), due: Vec::new(), places: Vec::new() }
     }
 
-    /// Sets an owner's deadline, or takes it away.
+    /// Sets an owner's deadline, or takes it away: O(log n), and O(1) for what it is already.
     pub fn set(&mut self, owner: u32, due: Option<Mono>) {
         let due = due.unwrap_or(NEVER);
         let index = owner as usize;
-        if index >= self.owners.len() {
+        if index >= self.due.len() {
             if due == NEVER {
                 return;
             }
-            self.owners.resize(index + 1, Owner { due: NEVER, entry: NEVER });
+            self.due.resize(index + 1, NEVER);
+            self.places.resize(index + 1, 0);
         }
-        let state = &mut self.owners[index];
-        match (state.due == NEVER, due == NEVER) {
-            (true, false) => self.live += 1,
-            (false, true) => self.live -= 1,
-            (true, true) | (false, false) => {}
+        let before = mem::replace(&mut self.due[index], due);
+        if before == due {
+            return;
         }
-        state.due = due;
-        if due < state.entry {
-            state.entry = due;
-            self.heap.push(Reverse((due, owner)));
-        }
-        self.keep_top_true();
-        if self.heap.len() > 2 * self.live + Self::STALE_ENTRIES {
-            self.rebuild();
+        if before == NEVER {
+            self.heap.push(owner);
+            self.rise(self.heap.len() - 1);
+        } else if due == NEVER {
+            self.remove(self.places[index] as usize);
+        } else {
+            self.settle(self.places[index] as usize);
         }
     }
 
     /// An owner's deadline.
     #[must_use]
     pub fn get(&self, owner: u32) -> Option<Mono> {
-        self.owners.get(owner as usize).map(|state| state.due).filter(|due| *due != NEVER)
+        self.due.get(owner as usize).copied().filter(|due| *due != NEVER)
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline: O(1).
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        self.heap.peek().map(|Reverse((due, _))| *due)
+        self.heap.first().map(|owner| self.due[*owner as usize])
     }
 
     /// Takes the earliest owner that is due, and its deadline away.
     pub fn pop_due(&mut self, now: Mono) -> Option<u32> {
-        let Reverse((due, owner)) = *self.heap.peek()?;
-        if due > now {
+        let owner = *self.heap.first()?;
+        if self.due[owner as usize] > now {
             return None;
         }
         self.set(owner, None);
@@ -143,45 +131,64 @@ impl DeadlineQueue {
     /// How many owners have a deadline.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.live
+        self.heap.len()
     }
 
     /// Whether no owner has one.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.live == 0
+        self.heap.is_empty()
     }
 
-    /// Entries in the heap, live or not.
-    #[must_use]
-    pub fn entries(&self) -> usize {
-        self.heap.len()
-    }
-
-    fn keep_top_true(&mut self) {
-        while let Some(Reverse((at, owner))) = self.heap.peek().copied() {
-            let state = &mut self.owners[owner as usize];
-            if state.due == at && state.entry == at {
-                return;
-            }
-            self.heap.pop();
-            if state.entry == at {
-                state.entry = state.due;
-                if state.due != NEVER {
-                    self.heap.push(Reverse((state.due, owner)));
-                }
-            }
+    fn remove(&mut self, place: usize) {
+        self.heap.swap_remove(place);
+        if place < self.heap.len() {
+            self.settle(place);
         }
     }
 
-    fn rebuild(&mut self) {
-        self.heap.clear();
-        for (owner, state) in self.owners.iter_mut().enumerate() {
-            state.entry = state.due;
-            if state.due != NEVER {
-                self.heap.push(Reverse((state.due, owner as u32)));
+    /// Moves the owner at `place`, whose deadline may be any, to where it belongs.
+    fn settle(&mut self, place: usize) {
+        let owner = self.heap[place];
+        self.rise(place);
+        self.sink(self.places[owner as usize] as usize);
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        let owner = self.heap[place];
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.order(self.heap[parent]) < self.order(owner) {
+                break;
             }
+            self.put(place, self.heap[parent]);
+            place = parent;
         }
+        self.put(place, owner);
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        let owner = self.heap[place];
+        loop {
+            let children = self.heap.iter().enumerate().skip(2 * place + 1).take(2);
+            let Some((child, first)) = children.min_by_key(|(_, child)| self.order(**child)) else { break };
+            let first = *first;
+            if self.order(owner) < self.order(first) {
+                break;
+            }
+            self.put(place, first);
+            place = child;
+        }
+        self.put(place, owner);
+    }
+
+    fn put(&mut self, place: usize, owner: u32) {
+        self.heap[place] = owner;
+        self.places[owner as usize] = place as u32;
+    }
+
+    fn order(&self, owner: u32) -> (Mono, u32) {
+        (self.due[owner as usize], owner)
     }
 }
 
@@ -211,27 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_writes_one_field() {
+    fn owners_that_are_due_at_once_come_in_the_order_of_their_numbers() {
         let mut queue = DeadlineQueue::new();
-        queue.set(0, Some(at(1)));
-        queue.set(1, Some(at(1000)));
-        for later in 1001..9000 {
-            queue.set(1, Some(at(later)));
+        for owner in [3, 0, 4, 1, 2] {
+            queue.set(owner, Some(at(7)));
         }
-        assert_eq!(queue.entries(), 2);
-        assert_eq!(queue.pop_due(at(5)), Some(0));
-        assert_eq!(queue.deadline(), Some(at(8999)));
-    }
-
-    #[test]
-    fn cycles_of_arming_and_cancelling_leave_a_bounded_heap() {
-        let mut queue = DeadlineQueue::new();
-        queue.set(0, Some(at(1)));
-        for cycle in 0..100_000_u64 {
-            queue.set(1, Some(at(1_000_000 - cycle)));
-            queue.set(1, None);
-        }
-        assert!(queue.entries() <= 2 * queue.len() + DeadlineQueue::STALE_ENTRIES);
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop_due(at(7))).collect();
+        assert_eq!(order, [0, 1, 2, 3, 4]);
     }
 
     quickcheck! {
@@ -245,18 +238,19 @@ mod tests {
                     Some(due) => table.insert(u32::from(owner % 8), due),
                     None => table.remove(&u32::from(owner % 8)),
                 };
-                if queue.deadline() != table.values().min().copied() || queue.len() != table.len() {
+                let placed = queue.heap.iter().enumerate().all(|(at, owner)| queue.places[*owner as usize] as usize == at);
+                if !placed || queue.deadline() != table.values().min().copied() || queue.len() != table.len() {
                     return false;
                 }
             }
             for now in asks {
                 let popped = queue.pop_due(at(u64::from(now)));
-                let least = table.values().min().copied().filter(|due| *due <= at(u64::from(now)));
-                match (popped, least) {
-                    (None, None) => {}
-                    (Some(owner), Some(least)) if table.remove(&owner) == Some(least) => {}
-                    _ => return false,
+                let least = table.iter().map(|(owner, due)| (*due, *owner)).min();
+                let least = least.filter(|(due, _)| *due <= at(u64::from(now))).map(|(_, owner)| owner);
+                if popped != least {
+                    return false;
                 }
+                least.and_then(|owner| table.remove(&owner));
             }
             queue.deadline() == table.values().min().copied()
         }

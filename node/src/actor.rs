@@ -8,6 +8,7 @@ use relay_core::action::{ActError, ActOutput, Acted, Action, Contents, FilePath}
 use relay_runtime::Actor;
 
 use crate::atomic;
+use crate::held::Held;
 
 /// The mode of a file that anybody may read; the folders above it still say who gets there.
 const PUBLIC: u32 = 0o644;
@@ -19,6 +20,7 @@ const PUBLIC: u32 = 0o644;
 pub struct HomeActor {
     dir: PathBuf,
     turn: Turn,
+    held: Option<Arc<Held>>,
 }
 
 /// Held while files change, and while they are read together with what follows from them: so that nobody acts on what
@@ -29,13 +31,19 @@ impl HomeActor {
     /// An actor for the home in `dir`.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), turn: Turn::default() }
+        Self { dir: dir.into(), turn: Turn::default(), held: None }
     }
 
     /// An actor that takes turns with others at these files.
     #[must_use]
     pub fn in_turn(self, turn: Turn) -> Self {
         Self { turn, ..self }
+    }
+
+    /// An actor that does nothing any more once the home was moved away: what stands at its place is another's.
+    #[must_use]
+    pub fn while_held(self, held: Arc<Held>) -> Self {
+        Self { held: Some(held), ..self }
     }
 
     fn place(&self, path: &FilePath) -> PathBuf {
@@ -46,6 +54,9 @@ impl HomeActor {
 impl Actor for HomeActor {
     fn act(&mut self, action: Action) -> Acted {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.held.as_ref().is_some_and(|held| !held.is_in_place()) {
+            return Err(ActError::Failed);
+        }
         let done = match action {
             Action::WriteFile { path, contents } => write(&self.place(&path), &contents),
             Action::RemoveFile { path } => atomic::remove(&self.place(&path)).map(|_| ActOutput::Done),

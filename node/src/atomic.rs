@@ -2,15 +2,17 @@
 //!
 //! A write goes to a temporary file in the same folder, which has its final mode from the moment it exists, is
 //! synced, takes its name in one step, and the folder is synced behind it. A temporary file is named
-//! `.<name>.<pid>.<n>.tmp`, so that no reader of `*.key` or `*.meta` takes it for one.
+//! `.<name>.<pid>.<n>.tmp`, so that no reader of `*.key` or `*.meta` takes it for one, and locked while its writer
+//! lives, so that what was left behind can be told from a write under way.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use zeroize::Zeroizing;
 
 /// The mode of a file that its owner alone may read.
@@ -33,7 +35,7 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
 /// What the operating system said; the old file, if any, is then untouched.
 pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = Temporary::write(path, bytes, mode)?;
-    fs::rename(&temporary.0, path)?;
+    fs::rename(&temporary.path, path)?;
     sync_parent(path)
 }
 
@@ -45,7 +47,7 @@ pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// What the operating system said.
 pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<bool> {
     let temporary = Temporary::write(path, bytes, mode)?;
-    match fs::hard_link(&temporary.0, path) {
+    match fs::hard_link(&temporary.path, path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(error),
@@ -66,6 +68,28 @@ pub fn remove(path: &Path) -> io::Result<bool> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Removes a temporary file unless its writer is at work on it; says whether it did.
+///
+/// # Errors
+/// What the operating system said.
+pub fn remove_abandoned(path: &Path) -> io::Result<bool> {
+    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
+    let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        // No file of ours has a writer that is no plain file.
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_file()) => return remove(path),
+        Err(error) => return Err(error),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // Its writer, where it was between making and locking it, finds it gone and makes another.
+        Ok(()) => remove(path),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        // A disk without locks: its age alone can tell, which whoever prunes goes by.
+        Err(_) => Ok(false),
     }
 }
 
@@ -124,7 +148,11 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// A written and synced temporary file; dropping it removes its name, if it still has one.
-struct Temporary(PathBuf);
+struct Temporary {
+    path: PathBuf,
+    /// Holds the lock.
+    file: File,
+}
 
 impl Temporary {
     fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
@@ -137,14 +165,19 @@ impl Temporary {
             let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
             temporary.push(format!(".{}.{count}{TEMPORARY}", std::process::id()));
             let place = parent(path).join(temporary);
-            let mut file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&place) {
+            let file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&place) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            let written = Self(place);
-            file.write_all(bytes)?;
-            file.sync_all()?;
+            // A disk without locks makes no difference but to who removes it.
+            let _ = flock(&file, FlockOperation::LockExclusive);
+            if file.metadata()?.nlink() == 0 {
+                continue;
+            }
+            let written = Self { path: place, file };
+            (&written.file).write_all(bytes)?;
+            written.file.sync_all()?;
             return Ok(written);
         }
     }
@@ -153,7 +186,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Renamed: nothing is there any more. Else a failed write or a linked file: its spare name goes.
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -90,8 +90,9 @@ impl<M: Machine + 'static> Desk<M> {
         }
         for ask in asks {
             match ask {
-                Ask::Command(command, reply) => {
+                Ask::Command(command, reply, noted) => {
                     let ticket = host.command(now, command);
+                    let _ = noted.set(ticket);
                     self.tickets.insert(ticket, reply);
                 }
                 Ask::Drain(grace) => host.drain(now, now.mono.after(grace)),
@@ -156,7 +157,7 @@ impl<M: Machine + 'static> Drop for Desk<M> {
         }
         for ask in waiting {
             match ask {
-                Ask::Command(_, reply) => reply.send(Err(Refused::Stopped)),
+                Ask::Command(_, reply, _) => reply.send(Err(Refused::Stopped)),
                 Ask::Drain(_) | Ask::Gauges(_) => {}
             }
         }

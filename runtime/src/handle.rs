@@ -3,12 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use relay_core::machine::{Machine, Refused};
+use relay_core::machine::{Machine, Refused, Ticket};
 
 use crate::inbox::{Ask, Full, Inbox};
 use crate::queue::{Events, RecvError, bounded};
@@ -68,6 +68,15 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
+impl<C> From<Rejected<C>> for CallError {
+    fn from(rejected: Rejected<C>) -> Self {
+        match rejected {
+            Rejected::Full(_) => Self::Full,
+            Rejected::Stopped(_) => Self::Refused(Refused::Stopped),
+        }
+    }
+}
+
 impl<M: Machine> Clone for Handle<M> {
     fn clone(&self) -> Self {
         Self { inbox: Arc::clone(&self.inbox), thread: Arc::clone(&self.thread) }
@@ -96,10 +105,11 @@ impl<M: Machine> Handle<M> {
     /// The command is handed back where it was not taken.
     pub fn command(&self, command: M::Command) -> Result<Pending<Reply<M>>, Rejected<M::Command>> {
         let (sender, answer) = bounded(1);
-        match self.inbox.ask(Ask::Command(command, sender)) {
-            Ok(()) => Ok(Pending(answer)),
-            Err(Full::Full(Ask::Command(command, _))) => Err(Rejected::Full(command)),
-            Err(Full::Closed(Ask::Command(command, _))) => Err(Rejected::Stopped(command)),
+        let ticket = Arc::<OnceLock<Ticket>>::default();
+        match self.inbox.ask(Ask::Command(command, sender, Arc::clone(&ticket))) {
+            Ok(()) => Ok(Pending { answer, ticket }),
+            Err(Full::Full(Ask::Command(command, ..))) => Err(Rejected::Full(command)),
+            Err(Full::Closed(Ask::Command(command, ..))) => Err(Rejected::Stopped(command)),
             Err(
                 Full::Full(Ask::Drain(_) | Ask::Gauges(_)) | Full::Closed(Ask::Drain(_) | Ask::Gauges(_)),
             ) => {
@@ -113,15 +123,7 @@ impl<M: Machine> Handle<M> {
     /// # Errors
     /// There is no answer, or none in time.
     pub fn call(&self, command: M::Command, timeout: Duration) -> Result<M::Answer, CallError> {
-        let pending = self.command(command).map_err(|rejected| match rejected {
-            Rejected::Full(_) => CallError::Full,
-            Rejected::Stopped(_) => CallError::Refused(Refused::Stopped),
-        })?;
-        match pending.wait_timeout(timeout) {
-            Ok(answer) => answer.map_err(CallError::Refused),
-            Err(RecvError::Empty) => Err(CallError::TimedOut),
-            Err(RecvError::Ended) => Err(CallError::Refused(Refused::Stopped)),
-        }
+        self.command(command)?.outcome(timeout)
     }
 
     /// What host and machine hold now; `None` where the machine has stopped or does not answer in time.
@@ -147,7 +149,10 @@ impl<M: Machine> Handle<M> {
 
 /// An answer that is on its way: to be waited for, or awaited on any executor.
 #[must_use = "an answer that nobody waits for is lost"]
-pub struct Pending<T>(Events<T>);
+pub struct Pending<T> {
+    answer: Events<T>,
+    ticket: Arc<OnceLock<Ticket>>,
+}
 
 impl<T> Pending<T> {
     /// Waits for it, but no longer than `timeout`.
@@ -155,13 +160,34 @@ impl<T> Pending<T> {
     /// # Errors
     /// [`RecvError::Empty`] when the time is over; [`RecvError::Ended`] when the machine stopped first.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<T, RecvError> {
-        self.0.recv_timeout(timeout)
+        self.answer.recv_timeout(timeout)
+    }
+
+    /// What the machine knows the command by, once it has been given it: for a machine with a command that takes
+    /// another back.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.ticket.get().copied()
     }
 
     /// Waits for it; `None` when the machine stopped first.
     #[must_use]
     pub fn wait(&self) -> Option<T> {
-        self.0.recv()
+        self.answer.recv()
+    }
+}
+
+impl<A> Pending<Result<A, Refused>> {
+    /// Waits for the answer, but no longer than `timeout`, and may be asked again after [`CallError::TimedOut`].
+    ///
+    /// # Errors
+    /// There is no answer, or none in time.
+    pub fn outcome(&self, timeout: Duration) -> Result<A, CallError> {
+        match self.wait_timeout(timeout) {
+            Ok(answer) => answer.map_err(CallError::Refused),
+            Err(RecvError::Empty) => Err(CallError::TimedOut),
+            Err(RecvError::Ended) => Err(CallError::Refused(Refused::Stopped)),
+        }
     }
 }
 
@@ -169,6 +195,6 @@ impl<T> Future for Pending<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.0.poll_next(context)
+        self.answer.poll_next(context)
     }
 }

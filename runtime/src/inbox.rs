@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use relay_core::action::{ActId, Acted};
 use relay_core::journal::{Records, Seq};
-use relay_core::machine::Machine;
+use relay_core::machine::{Machine, Ticket};
 
 use crate::handle::{Gauges, Reply};
 use crate::queue::Sender;
@@ -28,7 +28,8 @@ pub(crate) enum Mail {
 
 /// What the owner says.
 pub(crate) enum Ask<M: Machine> {
-    Command(M::Command, Sender<Reply<M>>),
+    /// The ticket is noted where who asked can see it.
+    Command(M::Command, Sender<Reply<M>>, Arc<OnceLock<Ticket>>),
     Drain(Duration),
     Gauges(Sender<Gauges>),
 }
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn a_shutdown_passes_commands_that_have_to_wait() {
         let inbox = Inbox::<Idle>::new(1, Nobody);
-        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.ask(Ask::Command((), bounded(1).0, Arc::default())).is_ok());
         assert!(inbox.sleep(false), "a command that has to wait keeps nobody awake");
         assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
         assert!(!inbox.sleep(false));
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn a_shutdown_follows_the_commands_before_it() {
         let inbox = Inbox::<Idle>::new(2, Nobody);
-        assert!(inbox.ask(Ask::Command((), bounded(1).0)).is_ok());
+        assert!(inbox.ask(Ask::Command((), bounded(1).0, Arc::default())).is_ok());
         assert!(inbox.ask(Ask::Drain(Duration::ZERO)).is_ok());
         assert!(matches!(Vec::from(inbox.take(true).1)[..], [Ask::Command(..), Ask::Drain(_)]));
     }

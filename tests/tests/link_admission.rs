@@ -98,6 +98,53 @@ fn five_failed_proofs_lock_an_address_out_for_60_s_from_the_first() {
 }
 
 #[test]
+fn a_connection_from_before_the_lock_out_has_no_further_try() {
+    let (mut fleet, relay) = listener();
+    let (raw, other) = (fleet.raw(), fleet.raw());
+    let early: Vec<_> = (0..3).map(|_| fleet.dial(&raw, relay.address())).collect();
+    let elsewhere = fleet.dial(&other, relay.address());
+    for _ in 0..5 {
+        assert_eq!(fail(&mut fleet, &raw, relay).status(), "denied");
+    }
+    let told = fleet.told(relay).len();
+    for (talk, with) in early.iter().zip(["relay", "somebody-else", "relay"]) {
+        let said = talk.bytes().len();
+        fleet.send(talk, &wire::handshake("raw", with, &talk.nonce(), ""));
+        assert!(talk.is_over() && talk.bytes().len() == said, "closed without another byte");
+    }
+    assert_eq!((fleet.told(relay).len(), fleet.gauge(relay, "links")), (told, 0));
+    assert_eq!(fleet.gauge(relay, "handshakes_under_way"), 1);
+    fleet.send(&elsewhere, &wire::handshake("other", "relay", &elsewhere.nonce(), ""));
+    assert_eq!(elsewhere.status(), "ok", "another address is not shut out");
+}
+
+#[test]
+fn of_one_address_a_few_failed_handshakes_are_told_and_how_many_more_there_were() {
+    let (mut fleet, relay) = listener();
+    let (raw, other) = (fleet.raw(), fleet.raw());
+    let stranger = |fleet: &mut Fleet, raw: &Raw| {
+        let talk = fleet.dial(raw, relay.address());
+        fleet.send(&talk, b"GET / HTTP/1.1\r\n\r\n");
+    };
+    for _ in 0..40 {
+        stranger(&mut fleet, &raw);
+    }
+    assert_eq!(fleet.told(relay).len(), 5);
+    stranger(&mut fleet, &other);
+    assert_eq!(fleet.told(relay).len(), 6, "another address has its own");
+    fleet.pass(11);
+    assert_eq!(fleet.told(relay)[6..], ["left out 35"]);
+    for _ in 0..6 {
+        stranger(&mut fleet, &raw);
+    }
+    assert_eq!(fleet.told(relay).len(), 12);
+    assert_eq!(fleet.gauge(relay, "handshakes_failed"), 47);
+    fleet.pass(11);
+    assert_eq!(fleet.told(relay)[12..], ["left out 1"]);
+    fleet.assert_nothing_left(relay);
+}
+
+#[test]
 fn connects_that_prove_nothing_are_no_failed_proofs() {
     let (mut fleet, relay) = listener();
     let raw = fleet.raw();

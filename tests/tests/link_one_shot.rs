@@ -410,6 +410,50 @@ fn a_message_goes_over_the_link_where_no_address_is_known() {
     assert!(link.is_open(), "our own mistake hurts no link");
 }
 
+#[test]
+fn a_message_goes_over_the_link_where_no_address_answers() {
+    let mut fleet = Fleet::new(1);
+    let (raw, gone, denies) = (fleet.raw(), fleet.raw(), fleet.raw());
+    let relay = fleet.relay("relay", |spec| {
+        spec.knows_at("raw", [gone.address(), denies.address()]);
+        spec.settings.dial_known = false;
+    });
+    let link = fleet.join(&raw, relay, "raw", "");
+    let ticket = request(&mut fleet, relay, "r1");
+    fleet.reset(&gone.visits()[0]);
+    assert!(link.of_type("lease_list").is_empty(), "an address is left to try");
+    let talk = &denies.visits()[0];
+    fleet.send(talk, &wire::challenge(NONCE));
+    fleet.send(talk, &wire::ack("raw", r#"{"status":"denied"}"#));
+    assert_eq!(link.of_type("lease_list").len(), 1);
+    assert!(talk.of_type("lease_list").is_empty() && fleet.answer(relay, ticket).is_none());
+    fleet.send(&link, &result("r1"));
+    assert!(matches!(fleet.answer(relay, ticket), Some(Answer::Replied(_))));
+    // Without a link the dial's failure is what is told.
+    fleet.finish(&link);
+    let ticket = request(&mut fleet, relay, "r2");
+    fleet.reset(&gone.visits()[1]);
+    fleet.reset(&denies.visits()[1]);
+    assert!(matches!(fleet.answer(relay, ticket), Some(Answer::Failed(Failure::NoHandshake))));
+}
+
+#[test]
+fn an_answer_that_nobody_gives_holds_a_half_closed_one_shot_as_long_as_the_owner_says() {
+    let mut fleet = Fleet::new(1);
+    let relay = fleet.relay("relay", |spec| {
+        spec.knows("raw");
+        spec.settings.answer_time = Duration::from_secs(2);
+    });
+    let raw = fleet.raw();
+    let talk = fleet.join(&raw, relay, "raw", TRANSIENT);
+    fleet.send_last(&talk, &wire::line("hive_join_request", "{}"));
+    fleet.pass(1);
+    assert!(talk.closed().is_none());
+    fleet.pass(2);
+    assert!(talk.closed().is_some());
+    fleet.assert_nothing_left(relay);
+}
+
 /// A request over the link of a peer that told no address, and the ticket of its answer.
 fn request(fleet: &mut Fleet, relay: Relay, request_id: &str) -> Ticket {
     let payload = raw_value(&format!(r#"{{"request_id":"{request_id}"}}"#));
@@ -439,6 +483,39 @@ fn a_reply_that_comes_by_the_link_goes_to_who_asked() {
     fleet.send(&link, &result("r3"));
     assert_eq!(conns(&fleet, relay).len(), 1);
     assert_eq!(fleet.gauge(relay, "replies_awaited"), 0);
+}
+
+#[test]
+fn a_request_that_is_withdrawn_ends_wherever_it_waits() {
+    let withdrawn = |answer: Option<&Answer>| matches!(answer, Some(Answer::Failed(Failure::Withdrawn)));
+    // By the link.
+    let (mut fleet, relay, raw) = listener();
+    let link = fleet.join(&raw, relay, "raw", "");
+    let (one, two) = (request(&mut fleet, relay, "r1"), request(&mut fleet, relay, "r2"));
+    assert!(matches!(fleet.ask(relay, Command::Withdraw { ticket: one }), Some(Answer::Done)));
+    assert!(withdrawn(fleet.answer(relay, one)) && fleet.answer(relay, two).is_none());
+    assert_eq!(fleet.gauge(relay, "replies_awaited"), 1);
+    assert!(link.is_open());
+    // By a connection of its own, behind the handshake.
+    let (mut fleet, relay, _, ticket, talk) = sender(Kind::LeaseList, r#"{"request_id":"r"}"#, Some(3600));
+    fleet.ask(relay, Command::Withdraw { ticket });
+    assert!(withdrawn(fleet.answer(relay, ticket)) && talk.is_over());
+    fleet.assert_nothing_left(relay);
+    // Before it, with an address left to try.
+    let mut fleet = Fleet::new(1);
+    let (raw, next) = (fleet.raw(), fleet.raw());
+    let relay = fleet.relay("relay", |spec| {
+        spec.knows_at("raw", [raw.address(), next.address()]);
+        spec.settings.dial_known = false;
+    });
+    let ticket = request(&mut fleet, relay, "r");
+    fleet.ask(relay, Command::Withdraw { ticket });
+    assert!(withdrawn(fleet.answer(relay, ticket)));
+    fleet.pass(1);
+    assert_eq!((raw.visits().len(), next.visits().len()), (1, 0));
+    fleet.assert_nothing_left(relay);
+    // Again, and of what never was: nothing.
+    assert!(matches!(fleet.ask(relay, Command::Withdraw { ticket }), Some(Answer::Done)));
 }
 
 #[test]

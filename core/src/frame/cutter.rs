@@ -1,5 +1,6 @@
 //! Bytes to frames.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{COMPRESS_FROM, COMPRESSED, FrameFault, Framing, HEADER, MAX_FRAME, MAX_RAW, RAW_LENGTH};
@@ -12,8 +13,12 @@ use super::{COMPRESS_FROM, COMPRESSED, FrameFault, Framing, HEADER, MAX_FRAME, M
 /// A fault is final: which byte begins the next frame is unknown, so the caller closes and cuts no more.
 #[derive(Debug, Default)]
 pub struct Cutter {
-    /// The frame so far: a line without its LF, or a binary frame with its header.
-    partial: Vec<u8>,
+    /// The frame so far, where there is one: a line without its LF, or a binary frame with its header.
+    #[expect(
+        clippy::box_collection,
+        reason = "every idle link has a cutter, and hardly one of them a partial frame"
+    )]
+    partial: Option<Box<Vec<u8>>>,
     framing: Framing,
 }
 
@@ -21,7 +26,7 @@ impl Cutter {
     /// A cutter at the start of a stream.
     #[must_use]
     pub const fn new(framing: Framing) -> Self {
-        Self { partial: Vec::new(), framing }
+        Self { partial: None, framing }
     }
 
     /// How the next frame is read.
@@ -32,7 +37,7 @@ impl Cutter {
 
     /// Reads the next frame in another framing. Only between frames: what came of a frame belongs to its framing.
     pub fn set_framing(&mut self, framing: Framing) {
-        debug_assert!(self.partial.is_empty(), "the framing changes between frames only");
+        debug_assert!(!self.is_partial(), "the framing changes between frames only");
         self.framing = framing;
     }
 
@@ -62,13 +67,13 @@ impl Cutter {
     /// Whether a frame's first byte has come and its last has not.
     #[must_use]
     pub const fn is_partial(&self) -> bool {
-        !self.partial.is_empty()
+        self.partial.is_some()
     }
 
     /// Bytes held of a partial frame.
     #[must_use]
-    pub const fn buffered(&self) -> usize {
-        self.partial.len()
+    pub fn buffered(&self) -> usize {
+        self.partial().len()
     }
 
     /// Says whether the stream may end here.
@@ -86,7 +91,7 @@ impl Cutter {
         scratch: &'s mut Vec<u8>,
     ) -> Result<Option<&'s [u8]>, FrameFault> {
         // One byte more than fits, so that a line of the full length is found with its LF.
-        let room = MAX_FRAME + 1 - self.partial.len();
+        let room = MAX_FRAME + 1 - self.buffered();
         let seen = &data[..data.len().min(room)];
         let Some(end) = memchr::memchr(b'\n', seen) else {
             if seen.len() == room {
@@ -97,11 +102,11 @@ impl Cutter {
             return Ok(None);
         };
         *data = &data[end + 1..];
-        if self.partial.is_empty() {
+        if !self.is_partial() {
             return if end == 0 { Err(FrameFault::BlankLine) } else { Ok(Some(&seen[..end])) };
         }
         self.keep(&seen[..end], MAX_FRAME);
-        *scratch = core::mem::take(&mut self.partial);
+        *scratch = self.take_partial();
         Ok(Some(scratch))
     }
 
@@ -110,7 +115,7 @@ impl Cutter {
         data: &mut &'d [u8],
         scratch: &'s mut Vec<u8>,
     ) -> Result<Option<&'s [u8]>, FrameFault> {
-        if self.partial.is_empty() {
+        if !self.is_partial() {
             let Some(total) = check_header(data)? else {
                 self.keep(data, HEADER + RAW_LENGTH);
                 *data = &[];
@@ -130,17 +135,17 @@ impl Cutter {
         }
         // The header first, and only then the body, since how much of `data` is the frame's is not known before.
         let total = loop {
-            match check_header(&self.partial)? {
+            match check_header(self.partial())? {
                 Some(total) => break total,
                 None if data.is_empty() => return Ok(None),
-                None => self.take(data, header_missing(&self.partial), HEADER + RAW_LENGTH),
+                None => self.take(data, header_missing(self.partial()), HEADER + RAW_LENGTH),
             }
         };
-        self.take(data, total - self.partial.len(), total);
-        if self.partial.len() < total {
+        self.take(data, total - self.buffered(), total);
+        if self.buffered() < total {
             return Ok(None);
         }
-        let frame = core::mem::take(&mut self.partial);
+        let frame = self.take_partial();
         if frame[HEADER - 1] == COMPRESSED {
             return decompress(&frame[HEADER..], scratch).map(Some);
         }
@@ -158,12 +163,24 @@ impl Cutter {
     /// Appends to the partial frame, which is to have `bound` bytes at most. Doubling keeps small pieces cheap; the
     /// bound keeps doubling from overshooting.
     fn keep(&mut self, piece: &[u8], bound: usize) {
-        let needed = self.partial.len() + piece.len();
-        if needed > self.partial.capacity() {
-            let capacity = (self.partial.capacity() * 2).min(bound).max(needed);
-            self.partial.reserve_exact(capacity - self.partial.len());
+        if piece.is_empty() {
+            return;
         }
-        self.partial.extend_from_slice(piece);
+        let partial = self.partial.get_or_insert_default();
+        let needed = partial.len() + piece.len();
+        if needed > partial.capacity() {
+            let capacity = (partial.capacity() * 2).min(bound).max(needed);
+            partial.reserve_exact(capacity - partial.len());
+        }
+        partial.extend_from_slice(piece);
+    }
+
+    fn partial(&self) -> &[u8] {
+        self.partial.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn take_partial(&mut self) -> Vec<u8> {
+        self.partial.take().map_or_else(Vec::new, |partial| *partial)
     }
 }
 
@@ -243,12 +260,17 @@ mod tests {
                     Ok(None) => break,
                     Err(fault) => return (frames, Err(fault)),
                 }
-                assert!(cutter.buffered() == 0 && cutter.partial.capacity() == 0);
+                assert!(cutter.partial.is_none());
             }
             assert!(slice.is_empty());
-            assert!(cutter.partial.capacity() <= MAX_FRAME + HEADER);
+            assert!(held(&cutter) <= MAX_FRAME + HEADER);
         }
         (frames, cutter.eof())
+    }
+
+    /// The room that a partial frame takes.
+    fn held(cutter: &Cutter) -> usize {
+        cutter.partial.as_ref().map_or(0, |partial| partial.capacity())
     }
 
     fn whole(framing: Framing, stream: &[u8]) -> Run {
@@ -292,8 +314,8 @@ mod tests {
 
     #[test]
     fn an_idle_cutter_is_small_and_owns_nothing() {
-        assert!(size_of::<Cutter>() <= 48);
-        assert_eq!(Cutter::new(Framing::Binary).partial.capacity(), 0);
+        assert!(size_of::<Cutter>() <= 16);
+        assert_eq!(held(&Cutter::new(Framing::Binary)), 0);
     }
 
     #[test]
@@ -412,7 +434,7 @@ mod tests {
         assert_eq!(cutter.cut(&mut &frame(MAX_FRAME as u32, 0, b"x")[..], &mut scratch), Ok(None));
         assert!(cutter.is_partial());
         assert_eq!(cutter.buffered(), 6);
-        assert!(cutter.partial.capacity() <= 16);
+        assert!(held(&cutter) <= 16);
     }
 
     #[test]

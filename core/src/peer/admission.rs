@@ -138,14 +138,20 @@ impl Origin {
     #[must_use]
     pub fn of(endpoint: &Endpoint) -> Self {
         match endpoint {
-            Endpoint::Tcp(address) => match address.ip().to_canonical() {
-                IpAddr::V4(ip) => Self::Address(IpAddr::V4(ip)),
-                IpAddr::V6(ip) => {
-                    let [a, b, c, d, ..] = ip.segments();
-                    Self::Address(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
-                }
-            },
+            Endpoint::Tcp(address) => Self::of_ip(address.ip()),
             Endpoint::Unix { .. } => Self::Local,
+        }
+    }
+
+    /// Where an address counts as coming from.
+    #[must_use]
+    pub fn of_ip(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::Address(IpAddr::V4(ip)),
+            IpAddr::V6(ip) => {
+                let [a, b, c, d, ..] = ip.segments();
+                Self::Address(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
+            }
         }
     }
 }

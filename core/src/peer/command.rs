@@ -10,9 +10,10 @@ use core::time::Duration;
 use super::addresses::KnownAddress;
 use super::book::PeerRecord;
 use super::fault::Fault;
+use super::refusals::LeftOut;
 use super::report::{PeerReport, Report};
 use crate::frame::{EncodeError, Framing};
-use crate::machine::{CloseReason, ConnId};
+use crate::machine::{CloseReason, ConnId, Ticket};
 use crate::message::{FeatureSet, Kind, RawValue};
 use crate::secret::Key;
 use crate::text::PeerId;
@@ -58,8 +59,8 @@ pub enum Command {
         /// Whether to dial again whenever the link is lost.
         keep: bool,
     },
-    /// Send one message over a connection of its own, or over the link where no address is known; a reply that is waited
-    /// for comes by the same. [`Answer::Sent`], [`Answer::Replied`] or [`Answer::Failed`].
+    /// Send one message over a connection of its own, or over the link where no address is known or none can be reached;
+    /// a reply that is waited for comes by the same. [`Answer::Sent`], [`Answer::Replied`] or [`Answer::Failed`].
     Send {
         /// To whom.
         peer: PeerId,
@@ -83,6 +84,12 @@ pub enum Command {
     Ping {
         /// With whom.
         peer: PeerId,
+    },
+    /// Nobody waits any more for what a [`Send`](Self::Send) or a [`Ping`](Self::Ping) is answered with: it ends now, with
+    /// [`Failure::Withdrawn`]. What has not left does not leave. Nothing where it has ended. [`Answer::Done`].
+    Withdraw {
+        /// What the command came under.
+        ticket: Ticket,
     },
     /// List the peers. [`Answer::Peers`].
     Peers,
@@ -141,6 +148,9 @@ pub enum Event {
         /// Why.
         reason: HandshakeFailure,
     },
+    /// As many more handshakes of one address failed, of which nothing was told: of each address a few are, see
+    /// [`Refusals`](super::Refusals).
+    HandshakesLeftOut(LeftOut),
     /// A dial for a lasting link failed at every address.
     DialFailed {
         /// To whom, where it is known.
@@ -383,6 +393,8 @@ pub enum Failure {
     NotStored(crate::action::ActError),
     /// The payload is no JSON object, or the kind is not for commands.
     BadRequest(&'static str),
+    /// Who asked takes it back.
+    Withdrawn,
     /// Too many dials are under way.
     Busy,
     /// This node is about to end.
@@ -411,6 +423,7 @@ impl fmt::Display for Failure {
             Self::Gone => "the connection has ended",
             Self::NotStored(error) => return write!(f, "the key could not be stored: {error}"),
             Self::BadRequest(why) => why,
+            Self::Withdrawn => "who asked took it back",
             Self::Busy => "too many dials under way",
             Self::Stopping => "the node is about to end",
         })

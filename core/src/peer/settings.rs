@@ -24,6 +24,9 @@ pub struct Settings {
     pub max_links: usize,
     /// Whether it dials the peers that it has addresses of, and dials again when a link is lost.
     pub dial_known: bool,
+    /// How long an answer that the owner owes may take once the peer has half-closed: [`Settings::ANSWER_TIME`]. The
+    /// peer may be gone as well as waiting, and its descriptor is held for as long.
+    pub answer_time: Duration,
     /// Where it accepts connections, where it does: what decides whether a dialled peer is told a port.
     pub listening: Option<SocketAddr>,
 }
@@ -35,6 +38,8 @@ impl Settings {
     pub const HEARTBEAT_BOUNDS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
     /// Lasting links at once, unless somebody says otherwise.
     pub const MAX_LINKS: usize = 4096;
+    /// How long an answer may take behind a half-close, unless somebody says otherwise.
+    pub const ANSWER_TIME: Duration = Duration::from_secs(30);
     /// What this version of the project does on a link: features are advertised only where they are kept.
     pub const FEATURES: FeatureSet =
         FeatureSet::EMPTY.with(Feature::FrameBin).with(Feature::Headroom).with(Feature::UnknownOk);
@@ -50,6 +55,7 @@ impl Settings {
             heartbeat: Self::HEARTBEAT,
             max_links: Self::MAX_LINKS,
             dial_known: true,
+            answer_time: Self::ANSWER_TIME,
             listening: None,
         }
     }

@@ -13,7 +13,7 @@ use crate::config::reachable_address;
 use crate::failure::{Exit, Failure};
 use crate::home::peer_id;
 use crate::keys::Peer;
-use crate::service::{Connected, Request, Service, Status, What};
+use crate::service::{Connected, Request, Service, Status, What, signals};
 
 /// Keep a link with the peer at an address
 ///
@@ -76,10 +76,11 @@ pub(super) fn stay(
     let mut config = context.config()?;
     engine.apply(&mut config);
     context.log(&config);
+    let signals = signals::catch()?;
     let setup = context.setup(config, Vec::new(), false)?;
     let service = Service::start(setup, what)?;
     let mut dialling = Dialling::Under(dial(&service, request)?);
-    follow(service, context, |what| {
+    follow(service, signals, context, |what| {
         // The node answers the dial before it tells of it, and does not know that the answer ends it.
         if let What::DialFailed { retry_in, .. } = what
             && dialling.failed()
@@ -136,7 +137,7 @@ fn dial(service: &Service, request: Request) -> Result<JoinHandle<Option<Failure
 /// The peer that an address belongs to, where that is certain: the only one met there, else the only one paired.
 fn expected(addr: SocketAddr, context: &Context<'_>) -> Result<Option<PeerId>, Failure> {
     let peers = context.home.keys().list()?.peers;
-    let paired = || peers.iter().filter(|peer| peer.paired);
+    let paired = || peers.iter().filter(|peer| peer.is_paired());
     let only = |mut found: Vec<&Peer>| found.pop().filter(|_| found.is_empty()).map(|peer| peer.id.clone());
     let there = paired().filter(|peer| peer.addresses.contains(addr)).collect();
     Ok(only(there).or_else(|| only(paired().collect())))

@@ -163,8 +163,20 @@ impl<'c> Context<'c> {
     /// # Errors
     /// It did not.
     pub fn keys_changed(&mut self) -> Result<(), Failure> {
+        self.tell(&Request::Reload)
+    }
+
+    /// As [`keys_changed`](Self::keys_changed), where it is the key of the open invite alone.
+    ///
+    /// # Errors
+    /// As for [`keys_changed`](Self::keys_changed).
+    pub fn invite_changed(&mut self) -> Result<(), Failure> {
+        self.tell(&Request::Pending)
+    }
+
+    fn tell(&mut self, request: &Request) -> Result<(), Failure> {
         match self.serve()? {
-            Some(mut serve) => serve.ask(&Request::Reload).map(|_| ()),
+            Some(mut serve) => serve.ask(request).map(|_| ()),
             None => Ok(()),
         }
     }

@@ -23,6 +23,8 @@ pub struct Output<'o> {
     broken: Option<io::Error>,
     /// A line of a service was not written whole.
     torn: bool,
+    /// It was told that such lines are lost.
+    told: bool,
 }
 
 impl core::fmt::Debug for Output<'_> {
@@ -43,7 +45,7 @@ impl<'o> Output<'o> {
         stderr: &'o mut dyn Write,
     ) -> Self {
         let Globals { json, quiet, verbose, .. } = *globals;
-        Self { stdout, stderr, json, aligned, quiet, verbose, colour, broken: None, torn: false }
+        Self { stdout, stderr, json, aligned, quiet, verbose, colour, broken: None, torn: false, told: false }
     }
 
     /// Whether the answer is to be JSON.
@@ -83,7 +85,8 @@ impl<'o> Output<'o> {
     }
 
     /// Answers with something that happened. A service outlives a full disk, which strangers can fill with what they
-    /// have it say: such lines are lost, and only a reader that went away counts as nobody reading.
+    /// have it say: such lines are lost, of which the first is warned of, and only a reader that went away counts as
+    /// nobody reading.
     pub fn event(&mut self, line: &Line) {
         if core::mem::take(&mut self.torn) {
             self.raw("");
@@ -93,9 +96,12 @@ impl<'o> Output<'o> {
         } else {
             self.line(&line.what.to_string());
         }
-        if self.broken.as_ref().is_some_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            self.broken = None;
-            self.torn = true;
+        let Some(error) = self.broken.take_if(|error| error.kind() != io::ErrorKind::BrokenPipe) else {
+            return;
+        };
+        self.torn = true;
+        if !core::mem::replace(&mut self.told, true) {
+            self.warn(&format!("event lines cannot be written, and those are lost: {error}"));
         }
     }
 

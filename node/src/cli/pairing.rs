@@ -142,7 +142,7 @@ pub(super) fn open(
     // An unreadable one is replaced as well.
     let earlier = !matches!(keys.pending(), Ok(Stored::Absent));
     keys.set_pending(&code.key())?;
-    context.keys_changed()?;
+    context.invite_changed()?;
     if earlier {
         context.out.talk("The earlier code or invite, which nobody used, no longer works.");
     }

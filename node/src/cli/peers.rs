@@ -194,7 +194,7 @@ fn found(context: &Context<'_>) -> Result<Found, Failure> {
         listing.peers.into_iter().map(|peer| Known { live: live(&peer.id), peer }).collect();
     for live in lives.into_iter().filter(|live| live.link.is_some()) {
         if let Some(id) = PeerId::parse(&live.id) {
-            let peer = Peer { id, paired: false, addresses: relay_core::peer::Addresses::default() };
+            let peer = Peer { id, key: None, addresses: relay_core::peer::Addresses::default() };
             peers.push(Known { peer, live: Some(live) });
         }
     }
@@ -206,7 +206,7 @@ fn items(peers: &[Known], now: Wall, rows: impl Fn(&Known) -> Vec<Vec<String>>) 
     let item = |known: &Known| {
         let live = known.live.as_ref();
         let changes =
-            (known.peer.paired, live.map(|live| (&live.link, live.dialling, live.retry_in.is_some())));
+            (known.peer.is_paired(), live.map(|live| (&live.link, live.dialling, live.retry_in.is_some())));
         let said =
             live.map(|live| (&live.listen_addrs, live.capabilities.as_ref().map(|raw| raw.get().len())));
         Item {
@@ -222,7 +222,7 @@ fn items(peers: &[Known], now: Wall, rows: impl Fn(&Known) -> Vec<Vec<String>>) 
 /// A peer's row of a list; on a terminal it is short.
 fn row(known: &Known, now: Wall, short: bool) -> Vec<String> {
     let answer = answer(known, now);
-    let state = if known.peer.paired { "paired" } else { "unpaired" };
+    let state = if known.peer.is_paired() { "paired" } else { "unpaired" };
     let link = known.live.as_ref().map_or_else(|| "-".to_owned(), Live::state);
     let seen = seen(known, now).map(|(at, age)| if short { clock::ago(age) } else { at });
     vec![
@@ -312,7 +312,7 @@ fn show(id: &PeerId, context: &mut Context<'_>) -> Result<(), Failure> {
 
 /// All that is known of a peer, by name.
 fn facts(known: &Known, now: Wall) -> Vec<Vec<String>> {
-    let paired = if known.peer.paired { "paired" } else { "unpaired" };
+    let paired = if known.peer.is_paired() { "paired" } else { "unpaired" };
     let mut facts = vec![("id", known.peer.id.to_string()), ("state", paired.to_owned())];
     for address in answer(known, now).addrs {
         let seen =
@@ -383,7 +383,7 @@ fn answer(known: &Known, now: Wall) -> PeerAnswer<'_> {
     let addrs: Vec<_> = peer.addresses.iter().map(address).collect();
     PeerAnswer {
         id: &peer.id,
-        paired: peer.paired,
+        paired: peer.is_paired(),
         addr: addrs.first().map(|first| first.addr.clone()),
         last_seen: seen(known, now).map(|(at, _)| at),
         addrs,

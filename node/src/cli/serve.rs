@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use super::Context;
 use crate::config::{self, Runtime, listen_address};
 use crate::failure::Failure;
-use crate::service::{Service, What, signals};
+use crate::service::signals::{self, Caught};
+use crate::service::{Service, What};
 
 /// Run this node: take links from peers, dial those that are known and keep the links alive
 ///
@@ -80,6 +81,7 @@ impl Serve {
                  use it inside a network that you trust, or through a tunnel"
             ));
         }
+        let signals = signals::catch()?;
         let setup = context.setup(config, listen, true)?;
         let limit = relay_runtime::raise_descriptor_limit();
         context.out.detail(
@@ -90,22 +92,20 @@ impl Serve {
             },
         );
         let service = Service::start(setup, "serve")?;
-        follow(service, context, |_| {})
+        follow(service, signals, context, |_| {})
     }
 }
 
 /// Prints what a service tells until it ends, each line after `mend` has seen it.
 pub(super) fn follow(
     mut service: Service,
+    signals: Caught,
     context: &mut Context<'_>,
     mut mend: impl FnMut(&mut What),
 ) -> Result<(), Failure> {
     let lines = service.take_lines();
     let stop = service.stop();
-    signals::watch(stop.clone()).map_err(|error| {
-        stop.now("no signal handlers");
-        Failure::refused(format!("signals cannot be watched: {error}"), "Try again.")
-    })?;
+    signals.end(stop.clone());
     for warning in service.warnings() {
         context.out.warn(warning);
     }

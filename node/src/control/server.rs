@@ -1,37 +1,43 @@
 //! The node's end of the control socket.
 //!
 //! A client is served by a thread of its own, so that a slow one costs itself alone: a line has a bound in bytes and
-//! in time, an answer that is not read ends the client, and only so many are let in.
+//! in time, an answer that is not read ends the client, a client that leaves takes its request back, and only so many
+//! are let in.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use relay_core::machine::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
+use serde_json::value::RawValue;
 
 use super::wire::{Asked, Back, read};
 use super::{MAX_REQUEST, Place};
 use crate::failure::Failure;
 use crate::home::Home;
-use crate::service::{Desk, Feed};
+use crate::service::{Desk, Feed, Request};
 
 /// Clients at once.
 const MAX_CLIENTS: usize = 64;
 /// Those of them that watch.
 const MAX_WATCHERS: usize = 32;
+/// Those of them that wait for a peer, so that what needs none is answered all the same.
+const MAX_WAITING: usize = 48;
 /// How long a client may say nothing.
 const IDLE: Duration = Duration::from_secs(30);
 /// How long a request may take from its first byte to its last, and an answer to be taken.
 const SLOW: Duration = Duration::from_secs(5);
+/// How long the end waits for watchers to be told of it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a watcher that nothing is told is looked after.
 const GLANCE: Duration = Duration::from_millis(500);
 
@@ -39,6 +45,8 @@ const GLANCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Server {
     place: Place,
+    /// The socket's own number: what stands at its place later may be another's.
+    number: Option<(u64, u64)>,
     shared: Arc<Shared>,
 }
 
@@ -47,8 +55,9 @@ struct Shared {
     desk: Desk,
     feed: Feed,
     stopped: AtomicBool,
-    clients: Arc<AtomicUsize>,
-    watchers: Arc<AtomicUsize>,
+    clients: Arc<Seats>,
+    watchers: Arc<Seats>,
+    waiting: Arc<Seats>,
 }
 
 impl Server {
@@ -60,14 +69,15 @@ impl Server {
         let place = Place::make(home, runtime_dir)?;
         let failed = |error: &io::Error| Failure::io("listen on", place.socket(), error);
         let listener = listen(&place).map_err(|error| failed(&error))?;
+        let number = number(&place);
         let stopped = AtomicBool::new(false);
-        let shared =
-            Arc::new(Shared { desk, feed, stopped, clients: Arc::default(), watchers: Arc::default() });
+        let [clients, watchers, waiting] = core::array::from_fn(|_| Arc::default());
+        let shared = Arc::new(Shared { desk, feed, stopped, clients, watchers, waiting });
         let serving = Arc::clone(&shared);
         let started =
             thread::Builder::new().name("relay-control".into()).spawn(move || serving.accept(&listener));
         started.map_err(|error| failed(&error))?;
-        Ok(Self { place, shared })
+        Ok(Self { place, number, shared })
     }
 
     /// Where it is.
@@ -78,12 +88,20 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Watchers that read hear the last line first: the process may end as soon as this returns.
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts, which then ends.
-        let _ = UnixStream::connect(self.place.socket());
-        self.place.remove();
+        if number(&self.place) == self.number {
+            // Wakes the thread that accepts, which then ends.
+            let _ = UnixStream::connect(self.place.socket());
+            self.place.remove();
+        }
+        self.shared.watchers.wait_until_empty(LAST_WORDS);
     }
+}
+
+fn number(place: &Place) -> Option<(u64, u64)> {
+    fs::symlink_metadata(place.socket()).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn listen(place: &Place) -> io::Result<UnixListener> {
@@ -130,20 +148,38 @@ impl Shared {
     }
 }
 
+/// How many places of one kind are taken.
+#[derive(Debug, Default)]
+struct Seats {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Seats {
+    fn wait_until_empty(&self, within: Duration) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.freed.wait_timeout_while(taken, within, |taken| *taken > 0);
+    }
+}
+
 /// A place among a bounded number, given back when dropped.
-struct Seat(Arc<AtomicUsize>);
+struct Seat(Arc<Seats>);
 
 impl Seat {
-    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let more = |n| (n < most).then_some(n + 1);
-        taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok()?;
-        Some(Self(Arc::clone(taken)))
+    fn take(seats: &Arc<Seats>, most: usize) -> Option<Self> {
+        let mut taken = seats.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if *taken >= most {
+            return None;
+        }
+        *taken += 1;
+        Some(Self(Arc::clone(seats)))
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_all();
     }
 }
 
@@ -176,13 +212,40 @@ impl Client {
             match asked {
                 Ok(Asked::Watch) => return self.watch(id, shared),
                 Ok(Asked::Request(request)) => {
-                    let outcome = shared.desk.carry_out(request);
+                    let outcome = self.carry_out(request, shared);
                     self.write(&Back::of(id, outcome))?;
                 }
                 Err(failure) => self.write(&Back::of(id, Err(failure)))?,
             }
         }
         Ok(())
+    }
+
+    fn carry_out(&self, request: Request, shared: &Shared) -> Result<Box<RawValue>, Failure> {
+        let _seat = match request {
+            Request::Connect { .. } | Request::Send { .. } | Request::Ping { .. } => {
+                let full = || {
+                    Failure::refused(
+                        "too many requests wait for peers",
+                        "Try again when some of them have ended.",
+                    )
+                };
+                Some(Seat::take(&shared.waiting, MAX_WAITING).ok_or_else(full)?)
+            }
+            Request::Status
+            | Request::Peers
+            | Request::Reload
+            | Request::Pending
+            | Request::Forget { .. } => None,
+        };
+        shared.desk.carry_out_while(request, &|| !self.has_closed())
+    }
+
+    /// Whether nobody is there to read an answer. A client that closed its writing half alone reads still.
+    fn has_closed(&self) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::empty())];
+        let looked = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        looked.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// The next line; `None` at the end of the stream, or where the client is too slow.

@@ -76,6 +76,7 @@ impl Fields {
             "status" => Request::Status,
             "peers" => Request::Peers,
             "reload" => Request::Reload,
+            "pending" => Request::Pending,
             "forget" => Request::Forget { peer: need(peer)? },
             "ping" => Request::Ping { peer: need(peer)? },
             "connect" => {
@@ -92,7 +93,8 @@ impl Fields {
                 reply_within: self.reply_within,
             },
             other => {
-                let known = ["status", "peers", "reload", "forget", "ping", "connect", "send", "watch"];
+                let known =
+                    ["status", "peers", "reload", "pending", "forget", "ping", "connect", "send", "watch"];
                 let near = crate::config::nearest(other, known.into_iter());
                 let hint = near.map_or_else(|| known.join(", "), |near| format!("did you mean {near}?"));
                 return Err(bad(&format!("unknown command: {hint}")));
@@ -200,6 +202,7 @@ mod tests {
             Request::Status,
             Request::Peers,
             Request::Reload,
+            Request::Pending,
             Request::Forget { peer: peer() },
             Request::Ping { peer: peer() },
             Request::Connect {

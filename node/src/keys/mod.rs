@@ -54,10 +54,18 @@ pub enum Stored {
 pub struct Peer {
     /// Its id.
     pub id: PeerId,
-    /// Whether its file holds a key.
-    pub paired: bool,
+    /// Its key; `None` where its file holds none.
+    pub key: Option<Key>,
     /// Its addresses.
     pub addresses: Addresses,
+}
+
+impl Peer {
+    /// Whether its file holds a key.
+    #[must_use]
+    pub const fn is_paired(&self) -> bool {
+        self.key.is_some()
+    }
 }
 
 /// The peers of a home, by id, and what was odd in the folder.
@@ -85,7 +93,7 @@ impl Keys {
     /// What is stored under a peer's id.
     ///
     /// # Errors
-    /// If the file is there but cannot be opened.
+    /// If the system is short of what it takes to read a file.
     pub fn key(&self, peer: &PeerId) -> Result<Stored, Failure> {
         read_key(&self.path(peer.as_str(), "key"))
     }
@@ -93,7 +101,7 @@ impl Keys {
     /// Every peer that has a key file.
     ///
     /// # Errors
-    /// If the folder is there but cannot be read.
+    /// If the folder is there but cannot be read, or the system is short of what it takes to read a file.
     pub fn list(&self) -> Result<Listing, Failure> {
         let mut listing = Listing::default();
         for name in self.names(&mut listing.warnings)? {
@@ -110,18 +118,17 @@ impl Keys {
                 ));
                 continue;
             };
-            let stored = self.key(&id).unwrap_or_else(|failure| Stored::Broken(failure.message));
-            let paired = match stored {
-                Stored::Paired(_) => true,
+            let key = match self.key(&id)? {
+                Stored::Paired(key) => Some(key),
                 Stored::Absent => continue,
                 Stored::Broken(why) => {
                     listing.warnings.push(format!("{why}; {id} counts as unpaired"));
-                    false
+                    None
                 }
             };
             let (addresses, warning) = self.addresses(&id);
             listing.warnings.extend(warning);
-            listing.peers.push(Peer { id, paired, addresses });
+            listing.peers.push(Peer { id, key, addresses });
         }
         listing.peers.sort_by(|one, two| one.id.cmp(&two.id));
         Ok(listing)
@@ -145,7 +152,7 @@ impl Keys {
     /// sorted; none if nothing was kept.
     ///
     /// The key goes first, so that an interruption leaves the peer unpaired. Ids hold no dot, so one peer's files are
-    /// never taken for another's. A service that still has a link to the peer must drop it.
+    /// never taken for another's. What another process is writing just now stays. A service that still has a link to the peer must drop it.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -156,9 +163,19 @@ impl Keys {
         names.retain(|name| owner_of(name) == Some(peer.as_str()));
         names.sort_by_key(|name| (!name.ends_with(".key"), name.clone()));
         names.retain(|name| !self.dir.join(name).is_dir());
+        let (temporary, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_temporary(name));
         self.remove_all(&names)?;
-        names.sort();
-        Ok(names)
+        let mut removed = names;
+        // One that is being written belongs to somebody who pairs anew.
+        for name in temporary {
+            let path = self.dir.join(&name);
+            let gone = atomic::remove_abandoned(&path);
+            if gone.map_err(|error| Failure::io("remove", &path, &error))? {
+                removed.push(name);
+            }
+        }
+        removed.sort();
+        Ok(removed)
     }
 
     /// Names what [`Keys::prune`] would remove at `now`, sorted.
@@ -174,7 +191,7 @@ impl Keys {
             .into_iter()
             .filter(|name| {
                 let path = self.dir.join(name);
-                if name.starts_with('.') && name.ends_with(atomic::TEMPORARY) {
+                if is_temporary(name) {
                     return is_old(&path, now);
                 }
                 let Some((id, ending)) = name.split_once('.') else {
@@ -204,7 +221,7 @@ impl Keys {
     /// The pending key: the one that the next unknown peer may redeem.
     ///
     /// # Errors
-    /// If the file is there but cannot be opened.
+    /// If the system is short of what it takes to read a file.
     pub fn pending(&self) -> Result<Stored, Failure> {
         read_key(&self.path(PeerId::PENDING, "key"))
     }
@@ -223,12 +240,13 @@ impl Keys {
     /// # Errors
     /// If the files cannot be read or changed.
     pub fn close_redeemed(&self) -> Result<bool, Failure> {
-        for peer in self.list()?.peers {
-            if self.close_if_redeemed_by(&peer.id)? {
-                return Ok(true);
-            }
+        // The usual home has no invite open, and its keys need not be read.
+        let Ok(Stored::Paired(pending)) = self.pending() else { return Ok(false) };
+        let redeemed = self.list()?.peers.iter().any(|peer| peer.key.as_ref() == Some(&pending));
+        if redeemed {
+            self.remove_all(&[format!("{}.key", PeerId::PENDING)])?;
         }
-        Ok(false)
+        Ok(redeemed)
     }
 
     fn close_if_redeemed_by(&self, peer: &PeerId) -> Result<bool, Failure> {
@@ -328,19 +346,24 @@ fn read_key(path: &Path) -> Result<Stored, Failure> {
         Ok(Some(text)) => {
             Ok(Key::from_hex(&text).map_or_else(|| broken("not 64 hex digits"), Stored::Paired))
         }
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge) => {
-            Ok(broken(&error.to_string()))
-        }
-        Err(error) => Err(Failure::io("read", path, &error)),
+        // It says nothing about the file, and passes: whoever asks must ask again.
+        Err(error) if is_shortage(&error) => Err(Failure::io("read", path, &error)),
+        Err(error) => Ok(broken(&error.to_string())),
     }
+}
+
+/// Whether no file could be read just now.
+fn is_shortage(error: &io::Error) -> bool {
+    relay_runtime::is_exhausted(error) || error.kind() == io::ErrorKind::Interrupted
+}
+
+fn is_temporary(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(atomic::TEMPORARY)
 }
 
 /// The peer that a file belongs to: `<id>.<anything>`, or a temporary file on its way to that name.
 fn owner_of(name: &str) -> Option<&str> {
-    let name = match name.strip_prefix('.') {
-        Some(rest) if rest.ends_with(atomic::TEMPORARY) => rest,
-        Some(_) | None => name,
-    };
+    let name = if is_temporary(name) { &name[1..] } else { name };
     name.split_once('.').map(|(id, _)| id)
 }
 

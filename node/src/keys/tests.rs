@@ -68,7 +68,7 @@ fn a_key_of_the_wrong_length_counts_as_unpaired_with_a_warning() {
     folder.put("a.key", &HEX[2..]);
     folder.put("b.key", HEX);
     let listing = folder.keys.list().unwrap();
-    let paired: Vec<_> = listing.peers.iter().map(|p| (p.id.as_str(), p.paired)).collect();
+    let paired: Vec<_> = listing.peers.iter().map(|p| (p.id.as_str(), p.is_paired())).collect();
     assert_eq!(paired, [("a", false), ("b", true)]);
     assert_eq!(listing.warnings.len(), 1);
     assert!(listing.warnings[0].contains("a.key holds no key: not 64 hex digits"), "{listing:?}");
@@ -97,7 +97,7 @@ fn a_hostile_folder_is_survived() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     std::os::unix::fs::symlink("loop.key", folder.keys.dir.join("loop.key")).unwrap();
     let listing = folder.keys.list().unwrap();
-    let paired: Vec<_> = listing.peers.iter().filter(|p| p.paired).map(|p| p.id.as_str()).collect();
+    let paired: Vec<_> = listing.peers.iter().filter(|p| p.is_paired()).map(|p| p.id.as_str()).collect();
     assert_eq!(paired, ["good"]);
     assert!(listing.warnings.iter().all(|w| !w.contains('\u{1b}')), "{:?}", listing.warnings);
     for name in ["huge", "bytes", "pipe", "loop"] {
@@ -128,6 +128,35 @@ fn forgetting_leaves_no_file_of_the_peer_and_all_of_the_others() {
     assert_eq!(gone, [".a.key.1.2.tmp", "a.beat", "a.caps", "a.future.kind", "a.key", "a.meta"]);
     assert_eq!(folder.names(), ["A.key", "ab.key", "ab.meta"]);
     assert_eq!(folder.keys.forget(&id("a")).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn forgetting_leaves_what_is_being_written() {
+    let folder = Folder::new();
+    folder.put(".a.key.1.2.tmp", HEX);
+    folder.put(".a.key.1.3.tmp", HEX);
+    let writer = fs::File::open(folder.keys.dir.join(".a.key.1.2.tmp")).unwrap();
+    rustix::fs::flock(&writer, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(folder.keys.forget(&id("a")).unwrap(), [".a.key.1.3.tmp"]);
+    drop(writer);
+    assert_eq!(folder.keys.forget(&id("a")).unwrap(), [".a.key.1.2.tmp"]);
+}
+
+#[test]
+fn a_key_that_is_added_while_its_peer_is_forgotten_is_added() {
+    let folder = Folder::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                folder.keys.forget(&id("a")).unwrap();
+            }
+        });
+        let added: Vec<_> = (0..300).map(|n| folder.keys.add(&id("a"), &key(n as u8))).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(added.iter().all(Result::is_ok), "{added:?}");
+    });
+    assert!(folder.names().iter().all(|name| !name.ends_with(".tmp")));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A node for one question: without listeners, lock or control socket, gone when it is dropped.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use relay_runtime::Events;
 use serde_json::value::RawValue;
@@ -8,6 +9,7 @@ use serde_json::value::RawValue;
 use super::engine::NodeHandle;
 use super::{Desk, Launched, Request, Setup, Status, launch};
 use crate::failure::Failure;
+use crate::held::Held;
 
 /// How long a node that has answered may take to close its connections and write its files.
 const GRACE: Duration = Duration::from_secs(2);
@@ -28,11 +30,12 @@ impl Brief {
         setup.listen.clear();
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
-        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[])?;
+        let held = Arc::new(Held::take(&setup.home)?);
+        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[], &held)?;
         ignore(events);
         let (runtime, pid) = (runtime.to_owned(), std::process::id());
         let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };
-        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, status), handle })
+        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, held, status), handle })
     }
 
     /// Asks it.

@@ -4,10 +4,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use relay_core::message::Kind;
 use relay_core::peer::{Answer, Command, Failure as Cause};
 use relay_core::text::PeerId;
+use relay_runtime::CallError;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -17,13 +19,16 @@ use super::line::Link;
 use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
 use crate::actor::Turn;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use crate::held::Held;
 use crate::keys::Keys;
 
 /// The longest time for an answer that takes no dial.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// The longest time for dials: a node ends each by itself, after eight addresses at most.
 const DIALS: Duration = Duration::from_secs(240);
+/// How often it is looked whether an answer is wanted still; the answer itself is never late for it.
+const GLANCE: Duration = Duration::from_millis(100);
 /// The longest wait for a reply that can be asked for.
 pub(crate) const LONGEST_WAIT: u64 = 3600;
 
@@ -36,12 +41,13 @@ pub struct Desk {
     /// Held while files and node change together: the node's own writes wait, so that what was read before one of them
     /// never undoes it.
     turn: Turn,
+    held: Arc<Held>,
     stopped: Arc<AtomicBool>,
 }
 
 impl Desk {
-    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, status: Status) -> Self {
-        Self { handle, keys, status, turn, stopped: Arc::default() }
+    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, held: Arc<Held>, status: Status) -> Self {
+        Self { handle, keys, status, turn, held, stopped: Arc::default() }
     }
 
     /// Does it; the answer is a JSON value whose type [`Request`] names.
@@ -49,18 +55,32 @@ impl Desk {
     /// # Errors
     /// What the node or the system refused, as the command line shows it.
     pub fn carry_out(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        self.carry_out_while(request, &|| true)
+    }
+
+    /// As [`carry_out`](Self::carry_out), for somebody who may leave: once `wanted` says no, what is waited for is taken
+    /// back within [`GLANCE`].
+    ///
+    /// # Errors
+    /// As for [`carry_out`](Self::carry_out), and that nobody wants it any more.
+    pub fn carry_out_while(
+        &self,
+        request: Request,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Box<RawValue>, Failure> {
         tracing::debug!(cmd = request.name(), "asked");
         match request {
             Request::Status => json(&self.status),
             Request::Peers => json(&self.peers()?),
             Request::Reload => self.reload().and_then(|_| json(&serde_json::Map::new())),
+            Request::Pending => self.reload_pending().and_then(|_| json(&serde_json::Map::new())),
             Request::Forget { peer } => json(&self.forget(&peer)?),
             Request::Connect { addr, peer, invite, keep } => {
                 let who = shown(peer.as_ref().map(AsRef::as_ref), Some(addr));
                 let (named, invited) = (peer.clone(), invite.is_some());
                 let invite = invite.map(|key| key.0);
                 let command = Command::Connect { address: addr, peer, invite, keep };
-                let answer = self.call(command, DIALS)?;
+                let answer = self.call_while(command, DIALS, wanted)?;
                 if let Answer::Failed(cause) = &answer {
                     return Err(if invited {
                         explain::invite(&who, named.as_ref(), cause)
@@ -72,10 +92,10 @@ impl Desk {
                 json(&Connected { peer: peer.to_string(), paired })
             }
             Request::Send { peer, msg_type, payload, reply_within } => {
-                self.send(peer, &msg_type, payload, reply_within)
+                self.send(peer, &msg_type, payload, reply_within, wanted)
             }
             Request::Ping { peer } => {
-                let answer = self.call(Command::Ping { peer: peer.clone() }, DIALS)?;
+                let answer = self.call_while(Command::Ping { peer: peer.clone() }, DIALS, wanted)?;
                 if let Answer::Failed(cause) = &answer {
                     let who = self.dialled(&peer, cause);
                     let link = if *cause == Cause::NoAddress { self.link(&peer)? } else { None };
@@ -109,12 +129,13 @@ impl Desk {
         msg_type: &str,
         payload: Box<RawValue>,
         reply_within: Option<u64>,
+        wanted: &dyn Fn() -> bool,
     ) -> Result<Box<RawValue>, Failure> {
         let who = shown(Some(peer.as_str()), None);
         let kind = kind(msg_type)?;
         let wait = reply_within.map(|secs| Duration::from_secs(secs.clamp(1, LONGEST_WAIT)));
         let command = Command::Send { peer: peer.clone(), kind, payload, reply_within: wait };
-        let answer = self.call(command, DIALS + wait.unwrap_or_default())?;
+        let answer = self.call_while(command, DIALS + wait.unwrap_or_default(), wanted)?;
         if let Answer::Failed(cause) = &answer {
             return Err(explain::failure(&self.dialled(&peer, cause), cause));
         }
@@ -133,9 +154,30 @@ impl Desk {
     /// They cannot be read, or the node does not answer.
     pub fn reload(&self) -> Result<Vec<String>, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
         let Records { peers, pending, warnings } = Records::read(&self.keys)?;
         self.ask("the node", Command::Reload { peers, pending }, AT_ONCE)?;
         Ok(warnings)
+    }
+
+    /// Tells the node which invite is open now, without a look at the peers' keys, and returns what was odd about it.
+    ///
+    /// # Errors
+    /// As for [`reload`](Self::reload).
+    pub fn reload_pending(&self) -> Result<Option<String>, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
+        let (key, warning) = Records::pending(&self.keys)?;
+        self.ask("the node", Command::Pend { key }, AT_ONCE)?;
+        Ok(warning)
+    }
+
+    /// Checks that the home is still the one in which the node was started.
+    ///
+    /// # Errors
+    /// It was moved away, or another stands at its place.
+    pub(super) fn hold(&self) -> Result<(), Failure> {
+        if self.held.is_in_place() { Ok(()) } else { Err(self.held.lost()) }
     }
 
     /// Whether the node still takes commands.
@@ -163,6 +205,7 @@ impl Desk {
     /// The node forgets first, so that nothing it does afterwards brings a file back; then every file goes.
     fn forget(&self, peer: &PeerId) -> Result<Forgotten, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hold()?;
         let who = shown(Some(peer.as_str()), None);
         let forgot = self.ask(&who, Command::Forget { peer: peer.clone() }, AT_ONCE);
         let removed = self.keys.forget(peer)?;
@@ -174,6 +217,32 @@ impl Desk {
 
     fn call(&self, command: Command, within: Duration) -> Result<Answer, Failure> {
         self.handle.call(command, within).map_err(explain::unanswered)
+    }
+
+    /// As [`call`](Self::call), until nobody wants the answer: the node is told then, so that it stops as well.
+    fn call_while(
+        &self,
+        command: Command,
+        within: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Answer, Failure> {
+        let until = Instant::now() + within;
+        let pending =
+            self.handle.command(command).map_err(|rejected| explain::unanswered(rejected.into()))?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match pending.outcome(left.min(GLANCE)) {
+                Err(CallError::TimedOut) if left > GLANCE => {}
+                outcome => return outcome.map_err(explain::unanswered),
+            }
+            if !wanted()
+                && let Some(ticket) = pending.ticket()
+                // Where it has too much to do to hear of it, it is told at the next glance.
+                && self.handle.command(Command::Withdraw { ticket }).is_ok()
+            {
+                return Err(Failure::new(Exit::Interrupted, "the answer is not wanted any more", ""));
+            }
+        }
     }
 
     fn ask(&self, who: &str, command: Command, within: Duration) -> Result<Answer, Failure> {

@@ -67,6 +67,7 @@ pub(super) fn failure(who: &str, cause: &Cause) -> Failure {
             "Make the home writable and join again with a new invite.",
         ),
         Cause::BadRequest(why) => Failure::usage((*why).to_owned(), ""),
+        Cause::Withdrawn => Failure::new(Exit::Interrupted, "the answer is not wanted any more", ""),
         Cause::Busy => Failure::refused("too many dials are under way", "Try again in a moment."),
         Cause::Stopping => Failure::unreachable("the node is about to end", "Start it again: relay serve."),
         other => Failure::refused(format!("{who}: {other}"), ""),

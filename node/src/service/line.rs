@@ -1,11 +1,11 @@
 //! What a running node tells: a line for people, or an object for programs.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use relay_core::frame::Framing;
-use relay_core::peer::{Event, LinkView};
+use relay_core::peer::{Event, LeftOut, LinkView};
 use serde::Serialize;
 
 use crate::clock;
@@ -52,6 +52,13 @@ pub enum What {
         claimed: Option<String>,
         /// Why.
         reason: String,
+    },
+    /// More handshakes of one address failed than were told.
+    HandshakesLeftOut {
+        /// The address, or the network of an IPv6 one.
+        ip: Option<IpAddr>,
+        /// How many were not told.
+        count: u32,
     },
     /// A peer could not be reached at any address.
     DialFailed {
@@ -140,6 +147,9 @@ impl What {
                 claimed: claimed.as_ref().map(ToString::to_string),
                 reason: reason.to_string(),
             },
+            Event::HandshakesLeftOut(LeftOut { from, count }) => {
+                Self::HandshakesLeftOut { ip: *from, count: *count }
+            }
             Event::DialFailed { peer, address, reason, retry_in } => Self::DialFailed {
                 peer: peer.as_ref().map(ToString::to_string),
                 addr: *address,
@@ -192,6 +202,10 @@ impl fmt::Display for What {
                 addr.iter().try_for_each(|addr| write!(f, " from {addr}"))?;
                 claimed.iter().try_for_each(|claimed| write!(f, " as {claimed}"))?;
                 write!(f, ": {reason}")
+            }
+            Self::HandshakesLeftOut { ip, count } => {
+                write!(f, "{count} more handshakes failed")?;
+                ip.iter().try_for_each(|ip| write!(f, " from {ip}"))
             }
             Self::DialFailed { peer, addr, reason, retry_in } => {
                 f.write_str("dial failed")?;

@@ -44,7 +44,15 @@ use crate::actor::{HomeActor, Turn};
 use crate::config::Config;
 use crate::control::Server;
 use crate::failure::Failure;
+use crate::held::Held;
 use crate::home::Home;
+
+/// Why a service ends whose home is no longer where it was.
+const HOME_LOST: &str = "its home was moved away or replaced";
+
+/// How long an answer that nobody has given yet may take once its peer has half-closed, or gone away: nobody who runs
+/// this program gives one, so it is but the courtesy of a moment.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// How long a node has to end its links.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -98,6 +106,7 @@ impl Service {
     /// # Errors
     /// The home is taken, an address cannot be had, or the system refuses something else.
     pub fn start(setup: Setup, what: &str) -> Result<Self, Failure> {
+        let held = Arc::new(Held::take(&setup.home)?);
         let lock = Lock::take(&setup.home, what)?;
         let listeners = setup.listen.iter().map(|addr| bind(*addr)).collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<_> = listeners.iter().filter_map(Listener::tcp_address).collect();
@@ -113,7 +122,7 @@ impl Service {
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
         keys.close_redeemed()?;
-        let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses)?;
+        let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses, &held)?;
         let status = Status {
             id: id.to_string(),
             listen: addresses.clone(),
@@ -121,13 +130,13 @@ impl Service {
             pid: std::process::id(),
             command: what.to_owned(),
         };
-        let desk = Desk::new(handle.clone(), keys, turn, status);
+        let desk = Desk::new(handle.clone(), keys, turn, held, status);
         let stop = Stop { handle: handle.clone(), reason: Arc::default() };
         let feed = Feed::new();
         let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
             .inspect_err(|_| stop.now("no control socket"))?;
         let reporter = Reporter::start(handle, sources).map_err(|error| thread_failed(&error))?;
-        watcher.start(desk.clone()).map_err(|error| thread_failed(&error))?;
+        watcher.start(desk.clone(), stop.clone()).map_err(|error| thread_failed(&error))?;
         // Before the first event is passed on, so that none is missed.
         let lines = Some(feed.listen());
         let service = Self {
@@ -197,10 +206,10 @@ impl Service {
     /// Waits until the node has ended; the last of its lines says why.
     ///
     /// # Errors
-    /// Its loop failed.
+    /// Its loop failed, or its home went away.
     pub fn join(self) -> Result<(), Failure> {
         if self.stop.handle.join() {
-            return Ok(());
+            return if self.stop.reason() == Some(HOME_LOST) { self.desk.hold() } else { Ok(()) };
         }
         Err(Failure::refused("the node's event loop failed", "Start it again; relay serve -vv says more."))
     }
@@ -259,7 +268,12 @@ struct Launched {
 }
 
 /// Makes the node and starts it on its loop.
-fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> Result<Launched, Failure> {
+fn launch(
+    setup: Setup,
+    listeners: Vec<Listener>,
+    addresses: &[SocketAddr],
+    held: &Arc<Held>,
+) -> Result<Launched, Failure> {
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
     let mut settings = Settings::new(id);
@@ -267,12 +281,13 @@ fn launch(setup: Setup, listeners: Vec<Listener>, addresses: &[SocketAddr]) -> R
     settings.heartbeat = config.heartbeat;
     settings.max_links = config.max_peers.into();
     settings.dial_known = dial_known;
+    settings.answer_time = ANSWER_TIME;
     // A wildcard can be dialled back from anywhere, so it says most.
     let wildcard = addresses.iter().find(|addr| addr.ip().is_unspecified());
     settings.listening = wildcard.or_else(|| addresses.first()).copied();
     let node = Node::new(settings, *seed, peers, pending);
     let turn = Turn::default();
-    let actor = HomeActor::at(home.dir()).in_turn(Turn::clone(&turn));
+    let actor = HomeActor::at(home.dir()).in_turn(Turn::clone(&turn)).while_held(Arc::clone(held));
     let options = Options { actor: Box::new(actor), ..Options::default() };
     let started = config.runtime.start(node, listeners, options);
     let (handle, events) = started.map_err(|error| {

@@ -6,7 +6,7 @@ use relay_core::peer::PeerRecord;
 use relay_core::secret::Key;
 
 use crate::failure::Failure;
-use crate::keys::{Keys, Stored};
+use crate::keys::{Keys, Peer, Stored};
 
 /// Every peer with a key, the open invite, and what was odd.
 pub struct Records {
@@ -32,21 +32,23 @@ impl Records {
     pub fn read(keys: &Keys) -> Result<Self, Failure> {
         let listing = keys.list()?;
         let mut warnings = listing.warnings;
-        let mut peers = Vec::new();
-        for peer in listing.peers.into_iter().filter(|peer| peer.paired) {
-            // One that went away between the two looks is not there.
-            if let Stored::Paired(key) = keys.key(&peer.id)? {
-                peers.push(PeerRecord { id: peer.id, key: Some(key), addresses: peer.addresses });
-            }
-        }
-        let pending = match keys.pending()? {
-            Stored::Paired(key) => Some(key),
-            Stored::Absent => None,
-            Stored::Broken(why) => {
-                warnings.push(why);
-                None
-            }
-        };
+        let paired = listing.peers.into_iter().filter(Peer::is_paired);
+        let record = |peer: Peer| PeerRecord { id: peer.id, key: peer.key, addresses: peer.addresses };
+        let peers = paired.map(record).collect();
+        let (pending, warning) = Self::pending(keys)?;
+        warnings.extend(warning);
         Ok(Self { peers, pending, warnings })
+    }
+
+    /// Reads the key of the open invite alone, and what was odd.
+    ///
+    /// # Errors
+    /// The system is short of what it takes to read a file.
+    pub fn pending(keys: &Keys) -> Result<(Option<Key>, Option<String>), Failure> {
+        Ok(match keys.pending()? {
+            Stored::Paired(key) => (Some(key), None),
+            Stored::Absent => (None, None),
+            Stored::Broken(why) => (None, Some(why)),
+        })
     }
 }

@@ -22,6 +22,8 @@ pub enum Request {
     Peers,
     /// Read the key files again: `{}`.
     Reload,
+    /// Read the key of the open invite again: an empty object.
+    Pending,
     /// Forget a peer, with its link and its files: [`Forgotten`].
     Forget {
         /// Whom.
@@ -157,6 +159,7 @@ impl Request {
             Self::Status => "status",
             Self::Peers => "peers",
             Self::Reload => "reload",
+            Self::Pending => "pending",
             Self::Forget { .. } => "forget",
             Self::Connect { .. } => "connect",
             Self::Send { .. } => "send",

@@ -1,6 +1,7 @@
 //! The control socket, as other commands and hostile programs of the same user meet it.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
@@ -54,26 +55,33 @@ fn questions_are_answered_in_order_and_faults_leave_the_connection() {
         assert!(error["code"].is_string() && error["hint"].is_string(), "{line}: {error}");
     }
     assert_eq!(client.ask(r#"{"cmd":"peers"}"#), json!({"id": 0, "answer": []}));
+    assert_eq!(client.ask(r#"{"cmd":"pending"}"#), json!({"id": 0, "answer": {}}));
 }
 
 #[test]
 fn a_watcher_hears_every_event_until_the_end() {
     let home = Home::new();
     let (serve, addr) = home.serve(&[]);
-    let mut watcher = Client::of(&home);
-    assert_eq!(watcher.ask(r#"{"id":3,"cmd":"watch"}"#), json!({"id": 3, "answer": {}}));
+    let mut watchers: Vec<Client> = (0..24).map(|_| Client::of(&home)).collect();
+    for watcher in &mut watchers {
+        assert_eq!(watcher.ask(r#"{"id":3,"cmd":"watch"}"#), json!({"id": 3, "answer": {}}));
+    }
     let other = Home::new();
     other.json(&["join", &home.invite(&addr)]);
-    let mut names = Vec::new();
     let mut serve = Some(serve);
-    while let Some(told) = watcher.next() {
-        assert_eq!(told["id"], 3);
-        names.push(told["event"]["event"].as_str().unwrap().to_owned());
-        if names.last().unwrap() == "link_down" {
-            assert_eq!(serve.take().unwrap().terminate().code, 0);
+    for watcher in &mut watchers {
+        let mut names = Vec::new();
+        while let Some(told) = watcher.next() {
+            assert_eq!(told["id"], 3);
+            names.push(told["event"]["event"].as_str().unwrap().to_owned());
+            if names.last().unwrap() == "link_down"
+                && let Some(serve) = serve.take()
+            {
+                assert_eq!(serve.terminate().code, 0);
+            }
         }
+        assert_eq!(names, ["paired", "link_up", "link_down", "stopped"]);
     }
-    assert_eq!(names[..3], ["paired", "link_up", "link_down"]);
 }
 
 #[test]
@@ -147,6 +155,61 @@ fn hostile_clients_cost_themselves_alone() {
     drop((held, deaf, endless));
     until("there is room again", || (home.run(&["peers", "list"]).code == 0).then_some(()));
     assert_eq!(serve.terminate().code, 0);
+}
+
+/// A request whose reply never comes.
+fn vain(peer: &str, reply_within: u64) -> String {
+    let request = json!({"cmd": "send", "peer": peer, "msg_type": "hive_join_request", "payload": {},
+        "reply_within": reply_within});
+    request.to_string()
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_request_back() {
+    let home = Home::new();
+    let (mut serve, addr) = home.serve(&[]);
+    let other = Home::new();
+    // One that listens nowhere is sent to over its link.
+    let _other = other.start(&["join", &home.invite(&addr), "--stay"]);
+    serve.event("link_up");
+    let peer = other.id();
+    let outcome = || {
+        let said = Client::of(&home).ask(&vain(&peer, 1));
+        said["error"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let ask = || {
+        let mut client = UnixStream::connect(home.path("run/link.sock")).unwrap();
+        client.write_all(format!("{}\n", vain(&peer, 3600)).as_bytes()).unwrap();
+        client
+    };
+    let mut held: Vec<UnixStream> = (0..48).map(|_| ask()).collect();
+    until("one too many is told so", || {
+        let refused = outcome().contains("too many requests wait");
+        if !refused {
+            // It had the place of one of those.
+            held.push(ask());
+        }
+        refused.then_some(())
+    });
+    assert_eq!(home.run(&["peers", "list"]).code, 0, "what needs no peer is answered");
+    drop(held);
+    until("there is room again", || outcome().contains("did not answer in time").then_some(()));
+}
+
+#[test]
+fn a_client_that_closed_its_writing_half_is_answered() {
+    let home = Home::new();
+    let (_serve, addr) = home.serve(&[]);
+    let other = Home::new();
+    let (_other, _) = other.serve(&[]);
+    other.json(&["join", &home.invite(&addr)]);
+    let mut client = Client::of(&other);
+    let ping = format!("{{\"cmd\":\"ping\",\"peer\":\"{}\"}}\n", home.id());
+    client.0.get_mut().write_all(ping.as_bytes()).unwrap();
+    client.0.get_ref().shutdown(Shutdown::Write).unwrap();
+    let said = client.next().unwrap();
+    assert!(said["answer"]["seconds"].is_number(), "{said}");
+    assert_eq!(client.next(), None);
 }
 
 #[test]

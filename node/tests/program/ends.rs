@@ -2,12 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::running::PATIENCE;
+use crate::running::{PATIENCE, until};
 use crate::support::{Home, Ran};
 
 /// What a service says that nobody can link with yet.
@@ -113,9 +114,10 @@ fn a_service_outlives_a_full_disk_under_its_output() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut child = home.command(&["serve", "--listen", &format!("127.0.0.1:{port}")]);
     let mut child = child.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-    assert_eq!(said, NOBODY);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let warned = said.next().unwrap();
+    assert!(warned.contains("event lines cannot be written") && warned.contains("No space"), "{warned}");
+    assert_eq!(said.next().unwrap(), NOBODY.trim_end());
     for _ in 0..20 {
         // The refusal of each is a line that cannot be written.
         let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -126,6 +128,47 @@ fn a_service_outlives_a_full_disk_under_its_output() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(said.next(), None, "it is warned of once");
+}
+
+#[test]
+fn a_signal_that_comes_while_a_service_starts_ends_it_in_order() {
+    let mut early = 0;
+    for _ in 0..20 {
+        let home = Home::new();
+        let serve = home.start(&["serve", "--listen", "127.0.0.1:0"]);
+        // The first trace of it.
+        until("it has begun", || home.path("run/link.lock").exists().then_some(()));
+        early += u32::from(!home.path("run/link.sock").exists());
+        let ran = serve.terminate();
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.out.contains("SIGTERM"), "{}", ran.out);
+        assert!(!home.path("run/link.sock").exists());
+    }
+    assert!(early > 0, "none came before it had started");
+}
+
+#[test]
+fn a_service_whose_home_was_moved_away_ends_and_touches_nothing_at_its_place() {
+    for replaced in [false, true] {
+        let home = Home::new();
+        let (mut serve, _) = home.serve(&[]);
+        let moved = home.dir.path().join("moved");
+        std::fs::rename(home.path(""), &moved).unwrap();
+        let others = ["identity", "peers/a.key", "run/link.sock"];
+        if replaced {
+            others.iter().for_each(|name| home.put(name, "another's"));
+        }
+        assert_eq!(serve.event("stopped")["reason"], "its home was moved away or replaced");
+        let ran = serve.ended();
+        assert!(ran.code == 1 && ran.err.contains("was moved away or replaced meanwhile"), "{}", ran.err);
+        assert!(moved.join("identity").exists());
+        assert_eq!(home.path("").exists(), replaced);
+        if replaced {
+            assert!(others.iter().all(|name| home.read(name) == "another's"));
+            assert_eq!(std::fs::read_dir(home.path("")).unwrap().count(), 3);
+        }
+    }
 }
 
 #[test]
@@ -137,11 +180,19 @@ fn a_signal_ends_a_service_whose_output_nobody_reads() {
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, NOBODY);
-    // More lines than a pipe holds.
+    home.json(&["peers", "add", "a", "--key", &"ab".repeat(32)]);
+    // More lines than a pipe holds, each told to a watcher as well.
+    let mut watcher = UnixStream::connect(home.path("run/link.sock")).unwrap();
+    watcher.write_all(b"{\"cmd\":\"watch\"}\n").unwrap();
+    let told = BufReader::new(watcher.try_clone().unwrap()).lines().map(Result::unwrap);
+    let mut failed = told.filter(|line| line.contains("dial_failed"));
+    let mut asker = UnixStream::connect(home.path("run/link.sock")).unwrap();
+    let mut answers = BufReader::new(asker.try_clone().unwrap()).lines().map(Result::unwrap);
+    let connect = "{\"cmd\":\"connect\",\"addr\":\"127.0.0.1:1\",\"peer\":\"a\",\"keep\":true}\n";
     for _ in 0..800 {
-        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let _ = std::io::copy(&mut stranger, &mut std::io::sink());
+        asker.write_all(connect.as_bytes()).unwrap();
+        assert!(answers.next().unwrap().contains("unreachable"));
+        failed.next().unwrap();
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::TERM).unwrap();

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{Home, Ran, mode};
@@ -117,4 +119,38 @@ fn a_pipe_whose_reader_left_ends_the_answer_quietly() {
     drop(child.stdout.take());
     let ran = Ran::of(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn whatever_lies_in_a_key_files_place_is_ignored_with_a_warning() {
+    type Lay = fn(&Path);
+    let kinds: [(&str, Lay); 6] = [
+        ("loop", |path| symlink(path.file_name().unwrap(), path).unwrap()),
+        ("socket", |path| drop(UnixListener::bind(path).unwrap())),
+        ("folder", |path| fs::create_dir(path).unwrap()),
+        ("pipe", |path| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR).unwrap();
+        }),
+        ("device", |path| symlink("/dev/zero", path).unwrap()),
+        ("nowhere", |path| symlink("a-file/below", path).unwrap()),
+    ];
+    for (kind, lay) in kinds {
+        let home = Home::new();
+        home.put("peers/good.key", KEY);
+        home.put("peers/a-file", "");
+        for name in ["_pending", "x"] {
+            lay(&home.path(&format!("peers/{name}.key")));
+        }
+        let (serve, addr) = home.serve(&[]);
+        let listed = home.json(&["peers", "list"]);
+        let paired = listed.iter().filter(|peer| peer["live"]["paired"] == true).count();
+        assert_eq!(paired, 1, "{kind}: {listed:?}");
+        let invited = home.run(&["invite", "--addr", &addr]);
+        assert_eq!(invited.code, i32::from(kind == "folder"), "{kind}: {}", invited.err);
+        let ran = serve.terminate();
+        assert_eq!(ran.code, 0, "{kind}: {}", ran.err);
+        for name in ["_pending.key", "x.key"] {
+            assert!(ran.err.contains(name), "{kind}: {}", ran.err);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Nodes that pair, link, lose each other and come back.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::running::{Running, until};
@@ -322,4 +324,16 @@ fn heartbeats_tell_of_each_machine() {
     assert_eq!(watch.line()["id"], json!(b_id));
     let shown = a.run(&["peers", "show", &b_id]).out;
     assert!(shown.contains("link\tlinked (in)\n") && shown.contains("MiB of disk"), "{shown}");
+}
+
+#[test]
+fn a_request_that_nobody_answers_is_over_soon() {
+    let home = Home::new();
+    let (_serve, addr) = home.serve(&[]);
+    let other = Home::new();
+    other.json(&["join", &home.invite(&addr)]);
+    let since = Instant::now();
+    let ran = other.run(&["send", &home.id(), "hive_join_request", "{}", "--reply-within", "60"]);
+    assert!(ran.code == 3 && ran.err.contains("closed before it took the message"), "{}", ran.err);
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }

@@ -2,7 +2,7 @@
 
 use relay_core::peer::{Event, Message};
 
-/// One event as words: `up PEER inbound`, `down PEER Silent`, `refused PEER WrongProof`, `message PEER KIND`,
+/// One event as words: `up PEER inbound`, `down PEER Silent`, `refused PEER WrongProof`, `left out COUNT`, `message PEER KIND`,
 /// `unknown PEER TYPE`, `dial failed PEER Denied`, `paired PEER`, `not stored PEER Full`.
 pub(super) fn line(event: &Event) -> String {
     let anybody = "-";
@@ -12,6 +12,7 @@ pub(super) fn line(event: &Event) -> String {
         Event::HandshakeFailed { claimed, reason, .. } => {
             format!("refused {} {reason:?}", claimed.as_ref().map_or(anybody, |peer| peer.as_str()))
         }
+        Event::HandshakesLeftOut(left_out) => format!("left out {}", left_out.count),
         Event::DialFailed { peer, reason, .. } => {
             format!("dial failed {} {reason:?}", peer.as_ref().map_or(anybody, |peer| peer.as_str()))
         }

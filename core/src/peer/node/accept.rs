@@ -17,7 +17,6 @@ use crate::peer::addresses::Addresses;
 use crate::peer::admission::{Admitted, Origin};
 use crate::peer::book::{PeerIndex, PeerRecord, Stored};
 use crate::peer::command::{Direction, Event, HandshakeFailure};
-use crate::peer::fault::Fault;
 use crate::peer::node::link::Agreed;
 use crate::secret::{Key, encode_hex};
 use crate::text::PeerId;
@@ -45,7 +44,7 @@ impl Node {
             if self.draining { Admitted::Full } else { self.admission.begin(origin, conn, now.mono) };
         match admitted {
             Admitted::Yes => {}
-            Admitted::InPlaceOf(slowest) => self.end_greeting(slowest, Close::Abort, out),
+            Admitted::InPlaceOf(slowest) => self.end_greeting(now, slowest, Close::Abort, None, out),
             Admitted::Full | Admitted::LockedOut => {
                 self.counts.connections_refused += 1;
                 self.enter(conn, State::Closing);
@@ -66,8 +65,7 @@ impl Node {
                 buffered: 0,
             })),
         );
-        let sent =
-            self.send_free(now, conn, Framing::Ndjson, Kind::Challenge, &Challenge { nonce: text }, out);
+        let sent = self.send(now, conn, Framing::Ndjson, Kind::Challenge, &Challenge { nonce: text }, out);
         debug_assert!(sent.is_ok(), "a challenge fits a line");
     }
 
@@ -78,6 +76,12 @@ impl Node {
             MsgType::Unknown(_) => return,
         };
         let State::Greeted(greeted) = self.take_greeting(conn) else { return };
+        // Let in before its address was shut out, and as little to be tried as if it had come later.
+        if self.admission.is_locked_out(greeted.origin, now.mono) {
+            self.counts.connections_refused += 1;
+            out.close(conn, Close::Abort);
+            return;
+        }
         let claimed = PeerId::parse(&envelope.from_peer);
         if kind != Kind::Handshake {
             self.deny(now, conn, &greeted, claimed, HandshakeFailure::Unexpected(kind), out);
@@ -278,6 +282,7 @@ impl Node {
         }
         self.refuse(now, conn, greeted.address, claimed, reason, out);
         if !was_out && self.admission.is_locked_out(greeted.origin, now.mono) {
+            // Once a minute at most, so that it is never left out.
             let reason = HandshakeFailure::LockedOut;
             out.event(Event::HandshakeFailed { address: greeted.address, claimed: None, reason });
         }
@@ -293,27 +298,33 @@ impl Node {
         reason: HandshakeFailure,
         out: &mut Out,
     ) {
-        self.counts.handshakes_failed += 1;
         let sent = self.send(now, conn, Framing::Ndjson, Kind::HandshakeAck, &HandshakeAck::Denied, out);
         debug_assert!(sent.is_ok(), "an ack fits a line");
         out.close(conn, Close::Flush);
-        out.event(Event::HandshakeFailed { address, claimed, reason });
+        self.handshake_failed(now, address, claimed, reason, out);
     }
 
     pub(super) fn greeted_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         if let Some(State::Greeted(greeted)) = self.state(conn)
             && greeted.deadline <= now.mono
         {
-            let (address, reason) = (greeted.address, HandshakeFailure::TimedOut);
-            self.end_greeting(conn, Close::Abort, out);
-            out.event(Event::HandshakeFailed { address, claimed: None, reason });
+            self.end_greeting(now, conn, Close::Abort, Some(HandshakeFailure::TimedOut), out);
         }
         self.arm(conn);
     }
 
-    pub(super) fn greeting_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {
+    /// Closes a connection that has not proved itself, and tells the owner where that is a failure.
+    pub(super) fn end_greeting(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        how: Close,
+        failure: Option<HandshakeFailure>,
+        out: &mut Out,
+    ) {
         let address = match self.state(conn) {
             Some(State::Greeted(greeted)) => greeted.address,
+            // Its key is stored all the same: the invite is used.
             Some(State::Storing(storing)) => storing.address,
             Some(
                 State::Vacant
@@ -323,34 +334,51 @@ impl Node {
                 | State::Outbound(_)
                 | State::Closing,
             )
-            | None => None,
+            | None => return,
         };
-        self.counts.handshakes_failed += 1;
-        self.end_greeting(conn, Close::Flush, out);
-        out.event(Event::HandshakeFailed { address, claimed: None, reason: HandshakeFailure::Fault(fault) });
+        self.take_greeting(conn);
+        out.close(conn, how);
+        if let Some(reason) = failure {
+            self.handshake_failed(now, address, None, reason, out);
+        }
     }
 
-    /// Closes a connection that has not proved itself.
-    pub(super) fn end_greeting(&mut self, conn: ConnId, how: Close, out: &mut Out) {
-        match self.state(conn) {
-            Some(State::Greeted(_)) => {
-                self.take_greeting(conn);
-            }
-            // Its key is stored all the same: the invite is used.
-            Some(State::Storing(_)) => {
-                self.take_state(conn);
-            }
-            Some(
-                State::Vacant
-                | State::Dialling(_)
-                | State::Link(_)
-                | State::Inbound(_)
-                | State::Outbound(_)
-                | State::Closing,
-            )
-            | None => return,
+    /// Counts a handshake that failed, and tells the owner of it unless its address is told of too often.
+    fn handshake_failed(
+        &mut self,
+        now: Now,
+        address: Option<SocketAddr>,
+        claimed: Option<PeerId>,
+        reason: HandshakeFailure,
+        out: &mut Out,
+    ) {
+        self.counts.handshakes_failed += 1;
+        let origin = address.map_or(Origin::Local, |address| Origin::of_ip(address.ip()));
+        let (tell, ended) = self.refusals.failed(origin, now.mono);
+        if let Some(left_out) = ended {
+            out.event(Event::HandshakesLeftOut(left_out));
         }
-        out.close(conn, how);
+        if tell {
+            out.event(Event::HandshakeFailed { address, claimed, reason });
+        }
+    }
+
+    /// Tells how many failed handshakes were left out, where the time for that has come.
+    pub(super) fn refusals_due(&mut self, now: Now, out: &mut Out) {
+        while self.refusals.deadline().is_some_and(|due| due <= now.mono) {
+            if let Some(left_out) = self.refusals.end_oldest() {
+                out.event(Event::HandshakesLeftOut(left_out));
+            }
+        }
+    }
+
+    /// The same for all, whatever the time.
+    pub(super) fn tell_left_out(&mut self, out: &mut Out) {
+        while !self.refusals.is_empty() {
+            if let Some(left_out) = self.refusals.end_oldest() {
+                out.event(Event::HandshakesLeftOut(left_out));
+            }
+        }
     }
 
     /// Takes a greeting out of its slot, with its place among the handshakes under way and its nonce.

@@ -120,6 +120,16 @@ impl Node {
         }
     }
 
+    /// The owner waits no longer for the reply to a request. False where none is waited for.
+    pub(super) fn withdraw_asked(&mut self, ticket: Ticket, out: &mut Out) -> bool {
+        let key = self.asked.waiting.iter().find(|(_, asked)| asked.ticket == ticket).map(|(key, _)| *key);
+        let asked = key.and_then(|key| self.asked.waiting.remove(&key));
+        if let Some(asked) = &asked {
+            out.answer(asked.ticket, Answer::Failed(Failure::Withdrawn));
+        }
+        asked.is_some()
+    }
+
     /// A link ended, and no reply comes by it any more.
     pub(super) fn asked_in_vain(&mut self, conn: ConnId, out: &mut Out) {
         let vain: Box<[_]> =

@@ -41,13 +41,13 @@ impl Node {
 
     pub(super) fn beat(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Link(link)) = self.state(conn) else { return };
-        let Link { features, cutter, .. } = &**link;
+        let Link { features, cutter, .. } = link;
         let framing = cutter.framing();
         let which = usize::from(features.contains(Feature::Headroom));
         let payload = mem::take(&mut self.beats[which]);
         // A report too large for a frame must not end the sign of life that it rides on.
-        if self.send_free(now, conn, framing, Kind::Heartbeat, &payload, out).is_err() {
-            let bare = self.send_free(now, conn, framing, Kind::Heartbeat, &serde_json::json!({}), out);
+        if self.send(now, conn, framing, Kind::Heartbeat, &payload, out).is_err() {
+            let bare = self.send(now, conn, framing, Kind::Heartbeat, &serde_json::json!({}), out);
             debug_assert!(bare.is_ok(), "an empty heartbeat fits a frame");
         }
         self.beats[which] = payload;

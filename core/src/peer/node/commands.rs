@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::accept::{peer_file, write_key};
-use super::dial::{Attempt, Errand, Purpose};
+use super::errand::{Attempt, Errand, Purpose};
 use super::state::{Slot, State, Waiting};
 use super::{Node, Out, beat};
 use crate::action::{ActId, Acted, Action};
@@ -48,6 +48,10 @@ impl Node {
                 })
             }
             Command::Ping { peer } => self.errand_to(now, ticket, &peer, Purpose::Ping, out),
+            Command::Withdraw { ticket } => {
+                self.withdraw(now, ticket, out);
+                Some(Answer::Done)
+            }
             Command::Peers => Some(Answer::Peers(self.peers(now))),
             Command::Report(report) => {
                 self.beats = beat::payloads(&self.settings.id, &report);
@@ -211,6 +215,28 @@ impl Node {
         keyed.into_iter().map(attempt).collect()
     }
 
+    /// Ends a message or a ping of the owner's that is under way. A dial for a lasting link goes on: the link is wanted.
+    fn withdraw(&mut self, now: Now, ticket: Ticket, out: &mut Out) {
+        if self.withdraw_asked(ticket, out) {
+            return;
+        }
+        let theirs = |slot: &Slot| match &slot.state {
+            State::Dialling(dial) => dial.errand.ticket == Some(ticket) && !dial.errand.is_for_a_link(),
+            State::Outbound(outbound) => outbound.ticket == Some(ticket),
+            State::Vacant
+            | State::Greeted(_)
+            | State::Storing(_)
+            | State::Link(_)
+            | State::Inbound(_)
+            | State::Closing => false,
+        };
+        let Some(conn) = self.slots.iter().find(|slot| theirs(slot)).map(|slot| slot.conn) else { return };
+        match self.state(conn) {
+            Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Withdrawn, out),
+            Some(_) | None => self.fail_outbound(conn, Failure::Withdrawn, out),
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "the fields of the command")]
     fn send_to(
         &mut self,
@@ -226,13 +252,13 @@ impl Node {
             return Some(Answer::Failed(failure));
         }
         let reply = kind.answer().zip(reply_within);
-        if let Some(index) = self.find(peer)
-            && self.book.get(index).addresses.is_empty()
+        let Some(index) = self.find(peer) else { return Some(Answer::Failed(Failure::UnknownPeer)) };
+        if self.book.get(index).addresses.is_empty()
             && let Some(conn) = self.book.get(index).link
         {
             return self.ask_over_link(now, conn, ticket, kind, &payload, reply, out);
         }
-        self.errand_to(now, ticket, peer, Purpose::Send { kind, payload, reply }, out)
+        self.errand_to(now, ticket, peer, Purpose::Send { peer: index, kind, payload, reply }, out)
     }
 
     fn errand_to(

@@ -87,7 +87,7 @@ impl Node {
         };
         let view = self.view(&link);
         out.limit(conn, LIMITS);
-        self.set_state(conn, State::Link(Box::new(link)));
+        self.set_state(conn, State::Link(link));
         self.links += 1;
         let known = self.book.get_mut(peer);
         known.link = Some(conn);
@@ -149,6 +149,10 @@ impl Node {
 
     pub(super) fn link_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let own = self.settings.heartbeat;
+        let owed_due = match self.state(conn) {
+            Some(State::Link(link)) => link.owed_due(&self.settings),
+            Some(_) | None => None,
+        };
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
         if out.is_congested() {
             // Nobody is read just now, so nobody can be heard.
@@ -162,7 +166,7 @@ impl Node {
             self.end_link(now, conn, DownReason::Silent, Close::Abort, out);
         } else if is_due(link.frame_due()) {
             self.fault(now, conn, Fault::SlowFrame, out);
-        } else if is_due(link.owed_due()) {
+        } else if is_due(owed_due) {
             self.end_link(now, conn, DownReason::PeerClosed, Close::Flush, out);
         } else if is_due(Some(link.next_beat)) {
             link.next_beat = link.next_beat.after(own).max(now.mono.after(own / 2));

@@ -6,8 +6,12 @@ mod beat;
 mod commands;
 mod dial;
 mod dispatch;
+mod errand;
 mod link;
 mod one_shot;
+mod redial;
+mod route;
+mod slots;
 mod state;
 
 use alloc::boxed::Box;
@@ -19,20 +23,20 @@ use core::time::Duration;
 use serde::Serialize;
 
 use self::asked::AskedList;
-use self::dial::Errand;
-use self::state::{Slot, State, Waiting};
+use self::errand::Errand;
+use self::state::{Slot, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
 use super::command::{Answer, Command, Event};
-use super::fault::Fault;
+use super::refusals::Refusals;
 use super::report::Report;
 use super::settings::Settings;
 use super::shared::Shared;
 use crate::action::ActId;
-use crate::frame::{self, Cutter, EncodeError, Framing};
-use crate::machine::{CloseReason, ConnId, Input, ListenerId, Machine};
-use crate::message::{self, Envelope, Kind, RawValue};
-use crate::outbox::{Close, Outbox};
+use crate::frame::{self, EncodeError, Framing};
+use crate::machine::{ConnId, Input, ListenerId, Machine};
+use crate::message::{self, Kind, RawValue};
+use crate::outbox::Outbox;
 use crate::secret::{Entropy, Key, encode_hex};
 use crate::time::{Mono, Now};
 use crate::timers::DeadlineQueue;
@@ -77,6 +81,7 @@ pub struct Node {
     /// When peers are dialled again, by their place in the book.
     redials: DeadlineQueue,
     admission: Admission,
+    refusals: Refusals,
     /// Nonces of challenges that are not answered yet.
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
@@ -128,6 +133,7 @@ impl Node {
             timers: DeadlineQueue::new(),
             redials: DeadlineQueue::new(),
             admission: Admission::default(),
+            refusals: Refusals::default(),
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
@@ -181,167 +187,11 @@ impl Node {
             self.redial(now, peer, out);
         }
         self.asked_due(now, out);
+        self.refusals_due(now, out);
     }
 
-    fn connection_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
-        match self.state(conn) {
-            Some(State::Greeted(_)) => self.greeted_due(now, conn, out),
-            Some(State::Storing(_) | State::Closing | State::Vacant) | None => {}
-            Some(State::Dialling(_)) => self.dial_due(now, conn, out),
-            Some(State::Link(_)) => self.link_due(now, conn, out),
-            Some(State::Inbound(_)) => self.inbound_due(now, conn, out),
-            Some(State::Outbound(_)) => self.outbound_due(now, conn, out),
-        }
-    }
-
-    fn bytes(&mut self, now: Now, conn: ConnId, mut data: &[u8], out: &mut Out) {
-        if let Some(State::Storing(storing)) = self.state_mut(conn) {
-            storing.rest.extend_from_slice(data);
-            if storing.rest.len() > frame::MAX_FRAME {
-                self.fault(now, conn, Fault::TooMuchBeforeProof, out);
-            }
-            return;
-        }
-        let mut inflated = mem::take(&mut self.inflated);
-        while let Some(cutter) = self.cutter(conn) {
-            match cutter.cut(&mut data, &mut inflated) {
-                Ok(None) => break,
-                Ok(Some(text)) => {
-                    self.counts.frames += 1;
-                    match Envelope::parse(text) {
-                        Ok(envelope) => self.frame(now, conn, &envelope, out),
-                        Err(fault) => self.fault(now, conn, fault.into(), out),
-                    }
-                }
-                Err(fault) => self.fault(now, conn, fault.into(), out),
-            }
-            if let Some(State::Storing(storing)) = self.state_mut(conn) {
-                storing.rest.extend_from_slice(data);
-                break;
-            }
-        }
-        if inflated.capacity() > frame::MAX_FRAME {
-            inflated = Vec::new();
-        }
-        self.inflated = inflated;
-        self.note_partial(now, conn, out);
-        self.arm(conn);
-    }
-
-    fn frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
-        match self.state(conn) {
-            Some(State::Greeted(_)) => self.greeted_frame(now, conn, envelope, out),
-            Some(State::Dialling(_)) => self.dialling_frame(now, conn, envelope, out),
-            Some(State::Link(_)) => self.link_frame(now, conn, envelope, out),
-            Some(State::Inbound(_)) => self.inbound_frame(now, conn, envelope, out),
-            Some(State::Outbound(_)) => self.outbound_frame(now, conn, envelope, out),
-            Some(State::Vacant | State::Storing(_) | State::Closing) | None => {}
-        }
-    }
-
-    /// The peer broke the protocol: its connection closes, and nothing of the frame was acted on.
-    fn fault(&mut self, now: Now, conn: ConnId, fault: Fault, out: &mut Out) {
-        self.counts.faults += 1;
-        match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.greeting_fault(conn, fault, out),
-            Some(State::Dialling(_)) => self.dialling_fault(now, conn, fault, out),
-            Some(State::Link(_)) => self.link_fault(now, conn, fault, out),
-            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
-            Some(State::Outbound(_)) => self.outbound_fault(conn, fault, out),
-            Some(State::Vacant | State::Closing) | None => {}
-        }
-    }
-
-    fn eof(&mut self, now: Now, conn: ConnId, out: &mut Out) {
-        if let Some(cutter) = self.cutter(conn)
-            && let Err(fault) = cutter.eof()
-        {
-            self.fault(now, conn, fault.into(), out);
-            return;
-        }
-        match self.state(conn) {
-            Some(State::Greeted(_)) => self.end_greeting(conn, Close::Flush, out),
-            // The ack is owed still; the end is seen again behind it.
-            Some(State::Storing(_)) => {
-                if let Some(State::Storing(storing)) = self.state_mut(conn) {
-                    storing.eof = true;
-                }
-            }
-            Some(State::Dialling(_)) => self.dialling_eof(now, conn, out),
-            Some(State::Link(_)) => self.link_eof(now, conn, out),
-            Some(State::Inbound(_)) => self.inbound_eof(now, conn, out),
-            Some(State::Outbound(_)) => self.outbound_eof(conn, out),
-            Some(State::Vacant | State::Closing) | None => {}
-        }
-    }
-
-    fn closed(&mut self, now: Now, conn: ConnId, why: CloseReason, out: &mut Out) {
-        match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
-            Some(State::Dialling(_)) => self.dialling_closed(now, conn, why, out),
-            Some(State::Link(_)) => self.link_closed(now, conn, why, out),
-            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Abort, out),
-            Some(State::Outbound(_)) => self.outbound_closed(conn, why, out),
-            Some(State::Vacant | State::Closing) | None => {}
-        }
-        if let Some(slot) = self.slots.get_mut(conn.slot())
-            && slot.conn == conn
-        {
-            slot.state = State::Vacant;
-        }
-        self.timers.set(conn.slot() as u32, None);
-    }
-
-    /// Starts or ends the time that a partial frame has, and bounds what came before a proof.
-    fn note_partial(&mut self, now: Now, conn: ConnId, out: &mut Out) {
-        let Some(cutter) = self.cutter(conn) else { return };
-        let (partial, buffered) = (cutter.is_partial(), cutter.buffered());
-        match self.state_mut(conn) {
-            Some(State::Link(link)) => {
-                // The rest of a frame cannot come while nobody reads.
-                let partial = partial && link.life.is_read();
-                if partial && !link.partial {
-                    link.since = now.mono;
-                }
-                link.partial = partial;
-            }
-            Some(State::Greeted(greeted)) => {
-                let before = mem::replace(&mut greeted.buffered, buffered);
-                self.unproven_bytes = self.unproven_bytes - before + buffered;
-                if self.unproven_bytes > BEFORE_PROOF {
-                    self.end_greediest(now, out);
-                }
-            }
-            Some(
-                State::Vacant
-                | State::Storing(_)
-                | State::Dialling(_)
-                | State::Inbound(_)
-                | State::Outbound(_)
-                | State::Closing,
-            )
-            | None => {}
-        }
-    }
-
-    /// Where too much came before proofs, the connection that sent the most of it pays.
-    fn end_greediest(&mut self, now: Now, out: &mut Out) {
-        let held = |slot: &Slot| match &slot.state {
-            State::Greeted(greeted) => greeted.buffered,
-            State::Vacant
-            | State::Storing(_)
-            | State::Dialling(_)
-            | State::Link(_)
-            | State::Inbound(_)
-            | State::Outbound(_)
-            | State::Closing => 0,
-        };
-        if let Some(conn) = self.slots.iter().max_by_key(|slot| held(slot)).map(|slot| slot.conn) {
-            self.fault(now, conn, Fault::TooMuchBeforeProof, out);
-        }
-    }
-
-    /// Sends one message that rests on the journal; the error is ours, and the connection is unhurt.
+    /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
+    /// ours, and the connection is unhurt.
     fn send<P: Serialize + ?Sized>(
         &mut self,
         now: Now,
@@ -352,22 +202,12 @@ impl Node {
         out: &mut Out,
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
-        out.send(conn, |buf| buf.extend_from_slice(&self.framed));
-        Ok(())
-    }
-
-    /// As [`send`](Self::send), for what rests on no record.
-    fn send_free<P: Serialize + ?Sized>(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        framing: Framing,
-        kind: Kind,
-        payload: &P,
-        out: &mut Out,
-    ) -> Result<(), EncodeError> {
-        self.compose(now, framing, kind, payload)?;
-        out.send_free(conn, |buf| buf.extend_from_slice(&self.framed));
+        let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
+        if matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+            out.send_free(conn, write);
+        } else {
+            out.send(conn, write);
+        }
         Ok(())
     }
 
@@ -424,6 +264,7 @@ impl Node {
 
     fn drain(&mut self, now: Now, out: &mut Out) {
         self.draining = true;
+        self.tell_left_out(out);
         for listener in &self.listeners {
             out.accepting(*listener, false);
         }
@@ -433,19 +274,6 @@ impl Node {
         for slot in 0..self.slots.len() {
             let conn = self.slots[slot].conn;
             self.stop_connection(now, conn, out);
-        }
-    }
-
-    fn stop_connection(&mut self, now: Now, conn: ConnId, out: &mut Out) {
-        use super::command::{DownReason, Failure};
-        match self.state(conn) {
-            Some(State::Greeted(_) | State::Storing(_)) => self.end_greeting(conn, Close::Abort, out),
-            Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Stopping, out),
-            Some(State::Link(_)) => self.end_link(now, conn, DownReason::Stopped, Close::Flush, out),
-            // Answers that are on their way still leave.
-            Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
-            Some(State::Outbound(_)) => self.fail_outbound(conn, Failure::Stopping, out),
-            Some(State::Vacant | State::Closing) | None => {}
         }
     }
 }
@@ -478,7 +306,8 @@ impl Machine for Node {
 
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
-        let due = [self.timers.deadline(), redials, self.asked.deadline()].into_iter().flatten().min()?;
+        let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
+        let due = own.into_iter().flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
@@ -503,58 +332,5 @@ impl Machine for Node {
         sink("frames", self.counts.frames);
         sink("faults", self.counts.faults);
         sink("repeated_messages", self.counts.repeats);
-    }
-}
-
-/// The slots.
-impl Node {
-    fn enter(&mut self, conn: ConnId, state: State) {
-        let slot = conn.slot();
-        if slot >= self.slots.len() {
-            self.slots.resize_with(slot + 1, Slot::vacant);
-        }
-        debug_assert!(matches!(self.slots[slot].state, State::Vacant), "a slot has one connection at a time");
-        self.slots[slot] = Slot { conn, state };
-    }
-
-    fn state(&self, conn: ConnId) -> Option<&State> {
-        self.slots.get(conn.slot()).filter(|slot| slot.conn == conn).map(|slot| &slot.state)
-    }
-
-    fn state_mut(&mut self, conn: ConnId) -> Option<&mut State> {
-        self.slots.get_mut(conn.slot()).filter(|slot| slot.conn == conn).map(|slot| &mut slot.state)
-    }
-
-    fn set_state(&mut self, conn: ConnId, state: State) {
-        if let Some(held) = self.state_mut(conn) {
-            *held = state;
-        }
-    }
-
-    /// Takes a connection's state out and leaves it closing.
-    fn take_state(&mut self, conn: ConnId) -> State {
-        let Some(state) = self.state_mut(conn) else { return State::Vacant };
-        let state = mem::replace(state, State::Closing);
-        self.timers.set(conn.slot() as u32, None);
-        state
-    }
-
-    fn cutter(&mut self, conn: ConnId) -> Option<&mut Cutter> {
-        match self.state_mut(conn)? {
-            State::Greeted(greeted) => Some(&mut greeted.cutter),
-            State::Dialling(dial) => Some(&mut dial.cutter),
-            State::Link(link) => Some(&mut link.cutter),
-            State::Inbound(inbound) => Some(&mut inbound.cutter),
-            State::Outbound(outbound) => Some(&mut outbound.cutter),
-            State::Vacant | State::Storing(_) | State::Closing => None,
-        }
-    }
-
-    /// Sets a connection's timer to what its state waits for.
-    fn arm(&mut self, conn: ConnId) {
-        // An id that has ended leaves the timer of whoever has its slot now alone.
-        let Some(state) = self.state(conn) else { return };
-        let due = state.deadline(self.settings.heartbeat);
-        self.timers.set(conn.slot() as u32, due);
     }
 }

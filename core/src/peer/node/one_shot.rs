@@ -14,13 +14,12 @@ use crate::outbox::Close;
 use crate::peer::book::PeerIndex;
 use crate::peer::command::{Answer, Failure, Message};
 use crate::peer::fault::Fault;
+use crate::peer::settings::Settings;
 use crate::text;
 use crate::time::{Mono, Now, Wall};
 
 /// How long an open one-shot of a peer may be silent.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long an answer that the owner owes may take once the peer has half-closed.
-pub(super) const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long a peer that closes nothing is waited for after our message left.
 const TAKEN_TIME: Duration = Duration::from_millis(1500);
 /// Open one-shots of one peer at once.
@@ -53,8 +52,8 @@ pub(super) struct Outbound {
 }
 
 impl Inbound {
-    pub(super) fn deadline(&self) -> Mono {
-        self.since.after(if self.eof { ANSWER_TIME } else { IDLE_TIME })
+    pub(super) fn deadline(&self, settings: &Settings) -> Mono {
+        self.since.after(if self.eof { settings.answer_time } else { IDLE_TIME })
     }
 }
 
@@ -99,7 +98,7 @@ impl Node {
 
     pub(super) fn inbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         match self.state(conn) {
-            Some(State::Inbound(inbound)) if inbound.deadline() <= now.mono => {
+            Some(State::Inbound(inbound)) if inbound.deadline(&self.settings) <= now.mono => {
                 self.end_inbound(conn, Close::Flush, out);
             }
             Some(_) | None => self.arm(conn),

@@ -4,10 +4,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
-use core::time::Duration;
 
 use super::dial::Dial;
-use super::one_shot::{ANSWER_TIME, Inbound, Outbound};
+use super::one_shot::{Inbound, Outbound};
 use crate::frame::Cutter;
 use crate::machine::{ConnId, Ticket};
 use crate::message::FeatureSet;
@@ -17,6 +16,7 @@ use crate::peer::book::PeerIndex;
 use crate::peer::command::{Direction, LinkView};
 use crate::peer::life::Life;
 use crate::peer::node::{FRAME_TIME, Node};
+use crate::peer::settings::Settings;
 use crate::secret::Key;
 use crate::text::PeerId;
 use crate::time::Mono;
@@ -35,7 +35,8 @@ pub(super) enum State {
     Greeted(Box<Greeted>),
     Storing(Box<Storing>),
     Dialling(Box<Dial>),
-    Link(Box<Link>),
+    /// In its slot, since most slots of a node have one.
+    Link(Link),
     Inbound(Box<Inbound>),
     Outbound(Box<Outbound>),
     Closing,
@@ -129,12 +130,12 @@ impl Slot {
 
 impl State {
     /// When the connection wants attention.
-    pub(super) fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
+    pub(super) fn deadline(&self, settings: &Settings) -> Option<Mono> {
         match self {
             Self::Greeted(greeted) => Some(greeted.deadline),
             Self::Dialling(dial) => Some(dial.deadline),
-            Self::Link(link) => link.deadline(heartbeat),
-            Self::Inbound(inbound) => Some(inbound.deadline()),
+            Self::Link(link) => link.deadline(settings),
+            Self::Inbound(inbound) => Some(inbound.deadline(settings)),
             Self::Outbound(outbound) => Some(outbound.deadline),
             // A journal or a disk that takes its time is no fault of the peer's, and an end comes by itself.
             Self::Vacant | Self::Storing(_) | Self::Closing => None,
@@ -149,13 +150,13 @@ impl Link {
     }
 
     /// When answers that are owed are given up.
-    pub(super) fn owed_due(&self) -> Option<Mono> {
-        self.eof.then(|| self.since.after(ANSWER_TIME))
+    pub(super) fn owed_due(&self, settings: &Settings) -> Option<Mono> {
+        self.eof.then(|| self.since.after(settings.answer_time))
     }
 
-    fn deadline(&self, heartbeat: Duration) -> Option<Mono> {
+    fn deadline(&self, settings: &Settings) -> Option<Mono> {
         let partial = self.frame_due();
-        [Some(self.next_beat), self.life.deadline(heartbeat), partial, self.owed_due()]
+        [Some(self.next_beat), self.life.deadline(settings.heartbeat), partial, self.owed_due(settings)]
             .into_iter()
             .flatten()
             .min()
@@ -199,9 +200,9 @@ mod tests {
 
     #[test]
     fn what_every_connected_peer_costs_is_small() {
-        assert!(size_of::<Link>() <= 136, "a link takes {}", size_of::<Link>());
+        assert!(size_of::<Link>() <= 120, "a link takes {}", size_of::<Link>());
         // An id is marked in debug builds, and larger for it.
         let slot = size_of::<Slot>() - size_of::<ConnId>();
-        assert!(slot <= 16, "a slot takes {slot} beside the id");
+        assert!(slot <= 120, "a slot takes {slot} beside the id");
     }
 }
