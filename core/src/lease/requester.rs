@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::message::lease::{Lease, LeaseClaim, LeaseList, LeaseRelease, LeaseResult, Mode, Outcome};
 use crate::message::{Kind, RawValue};
 use crate::secret::Entropy;
-use crate::time::{Mono, Now, Wall};
+use crate::time::{Mono, Wall};
 
 /// How long one attempt may take, from the dial to the answer.
 pub const ATTEMPT_TIME: Duration = Duration::from_secs(5);

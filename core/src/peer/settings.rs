@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use crate::lease::BootId;
 use crate::message::{Feature, FeatureSet};
 use crate::text::PeerId;
 
@@ -27,6 +28,10 @@ pub struct Settings {
     /// How long an answer that the owner owes may take once the peer has half-closed: [`Settings::ANSWER_TIME`]. The
     /// peer may be gone as well as waiting, and its descriptor is held for as long.
     pub answer_time: Duration,
+    /// The peer that keeps the fleet's leases; `None` where this node keeps its own.
+    pub authority: Option<PeerId>,
+    /// Which start of the machine the monotonic clock counts from: what leases keep across a restart of the program.
+    pub boot: BootId,
     /// Where it accepts connections, where it does: what decides whether a dialled peer is told a port.
     pub listening: Option<SocketAddr>,
 }
@@ -41,8 +46,12 @@ impl Settings {
     /// How long an answer may take behind a half-close, unless somebody says otherwise.
     pub const ANSWER_TIME: Duration = Duration::from_secs(30);
     /// What this version of the project does on a link: features are advertised only where they are kept.
-    pub const FEATURES: FeatureSet =
-        FeatureSet::EMPTY.with(Feature::FrameBin).with(Feature::Headroom).with(Feature::UnknownOk);
+    pub const FEATURES: FeatureSet = FeatureSet::EMPTY
+        .with(Feature::FrameBin)
+        .with(Feature::Headroom)
+        .with(Feature::LeaseFence)
+        .with(Feature::LeaseFleet)
+        .with(Feature::UnknownOk);
 
     /// The defaults, for a node of this identity.
     #[must_use]
@@ -56,6 +65,8 @@ impl Settings {
             max_links: Self::MAX_LINKS,
             dial_known: true,
             answer_time: Self::ANSWER_TIME,
+            authority: None,
+            boot: BootId::default(),
             listening: None,
         }
     }

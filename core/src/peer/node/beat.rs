@@ -76,6 +76,11 @@ impl Node {
             learned |= known.addresses.advertised(*address);
         }
         (known.beat, known.beaten) = (now, true);
+        if let Some(sessions) = beat.sessions {
+            let id = known.id.clone();
+            self.renew_leases(now, &id, sessions, out);
+        }
+        let known = self.book.get_mut(peer);
         let mut said = known.heard.as_mut().map(|heard| mem::take(&mut heard.said)).unwrap_or_default();
         said.update(&known.id, beat, now.mono, features.contains(Feature::Headroom));
         if !said.is_empty() {

@@ -219,7 +219,7 @@ impl Node {
     pub(super) fn end_link(&mut self, now: Now, conn: ConnId, reason: DownReason, how: Close, out: &mut Out) {
         let State::Link(link) = self.take_state(conn) else { return };
         out.close(conn, how);
-        self.asked_in_vain(conn, out);
+        self.asked_in_vain(now, conn, out);
         self.links -= 1;
         if let Some(version) = link.version {
             self.versions.release(version);

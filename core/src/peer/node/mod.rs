@@ -7,9 +7,11 @@ mod commands;
 mod dial;
 mod dispatch;
 mod errand;
+mod leases;
 mod link;
 mod one_shot;
 mod redial;
+mod requests;
 mod route;
 mod slots;
 mod state;
@@ -24,6 +26,8 @@ use serde::Serialize;
 
 use self::asked::AskedList;
 use self::errand::Errand;
+use self::leases::Scribe;
+use self::requests::Requests;
 use self::state::{Slot, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
@@ -34,6 +38,7 @@ use super::settings::Settings;
 use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, EncodeError, Framing};
+use crate::lease::Authority;
 use crate::machine::{ConnId, Input, ListenerId, Machine};
 use crate::message::{self, Kind, RawValue};
 use crate::outbox::Outbox;
@@ -86,6 +91,8 @@ pub struct Node {
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
     asked: AskedList,
+    leases: Authority,
+    requests: Requests,
     listeners: BTreeSet<ListenerId>,
     /// What heartbeats say, where headroom is spoken of and where it is not.
     beats: [Box<RawValue>; 2],
@@ -137,6 +144,8 @@ impl Node {
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
+            leases: Authority::new(settings.boot.clone()),
+            requests: Requests::default(),
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
             links: 0,
@@ -188,6 +197,8 @@ impl Node {
         }
         self.asked_due(now, out);
         self.refusals_due(now, out);
+        self.requests_due(now, out);
+        self.leases.fire(now, &mut Scribe(out));
     }
 
     /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
@@ -203,7 +214,9 @@ impl Node {
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
         let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
-        if matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+        // While the journal fails, what is told of leases is durable.
+        let is_durable = kind == Kind::LeaseResult && self.leases.is_failing();
+        if is_durable || matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
             out.send_free(conn, write);
         } else {
             out.send(conn, write);
@@ -264,6 +277,7 @@ impl Node {
 
     fn drain(&mut self, now: Now, out: &mut Out) {
         self.draining = true;
+        self.stop_requests(out);
         self.tell_left_out(out);
         for listener in &self.listeners {
             out.accepting(*listener, false);
@@ -288,6 +302,7 @@ impl Machine for Node {
         if !self.started {
             self.started = true;
             self.dial_known_soon();
+            self.leases.start(now, &mut Scribe(out));
         }
         match input {
             Input::Opened { conn, by, peer, identity: _ } => self.opened(now, conn, by, peer, out),
@@ -295,8 +310,10 @@ impl Machine for Node {
             Input::Eof { conn } => self.eof(now, conn, out),
             Input::Drained { conn } => self.drained(now, conn),
             Input::Closed { conn, why, unsent: _ } => self.closed(now, conn, why, out),
-            // A node records nothing yet, so nothing waits for its journal.
-            Input::Persisted { .. } | Input::PersistFailed { .. } | Input::Resumed { .. } | Input::Timer => {}
+            Input::Persisted { upto } => self.leases.persisted(upto),
+            Input::PersistFailed { .. } => self.leases.persist_failed(),
+            Input::Resumed { upto } => self.leases.resumed(now, upto, &mut Scribe(out)),
+            Input::Timer => {}
             Input::Acted { id, result } => self.acted(now, id, result, out),
             Input::Drain { by: _ } => self.drain(now, out),
             Input::Command { ticket, command } => self.command(now, ticket, command, out),
@@ -307,7 +324,8 @@ impl Machine for Node {
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
         let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
-        let due = own.into_iter().flatten().min()?;
+        let leases = [self.leases.deadline(), self.requests.deadline()];
+        let due = own.into_iter().chain(leases).flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
@@ -326,6 +344,8 @@ impl Machine for Node {
         sink("redial_timers", self.redials.len() as u64);
         sink("actions_under_way", self.waiting.len() as u64);
         sink("replies_awaited", self.asked.len() as u64);
+        sink("lease_requests", self.requests.len() as u64);
+        self.leases.gauges(sink);
         sink("handshakes", self.counts.handshakes);
         sink("handshakes_failed", self.counts.handshakes_failed);
         sink("connections_refused", self.counts.connections_refused);
