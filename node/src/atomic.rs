@@ -44,14 +44,23 @@ pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// What the operating system said.
 pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<bool> {
-    let temporary = Temporary::write(path, bytes, mode)?;
-    match fs::hard_link(&temporary.0, path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    sync_parent(path)?;
-    Ok(true)
+    Temporary::write(path, bytes, mode)?.link(path)
+}
+
+/// As [`write_new`], for a file that `fill` writes by its path, such as a database: it is made empty before, in the same
+/// folder, with its final mode, and must stand whole and closed when `fill` returns.
+///
+/// # Errors
+/// What `fill` or the operating system said; nothing is at `path` then.
+pub fn fill_new<E: From<io::Error>>(
+    path: &Path,
+    mode: u32,
+    fill: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<bool, E> {
+    let (temporary, _) = Temporary::create(path, mode)?;
+    fill(&temporary.0)?;
+    File::open(&temporary.0)?.sync_all()?;
+    Ok(temporary.link(path)?)
 }
 
 /// Removes a file and syncs its folder; says whether it was there.
@@ -128,6 +137,13 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
+        let (written, mut file) = Self::create(path, mode)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(written)
+    }
+
+    fn create(path: &Path, mode: u32) -> io::Result<(Self, File)> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let name = path.file_name().ok_or_else(|| invalid("no file name"))?;
         // A name that is taken was left behind by a process of the same number; the next one is free in the end.
@@ -137,16 +153,23 @@ impl Temporary {
             let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
             temporary.push(format!(".{}.{count}{TEMPORARY}", std::process::id()));
             let place = parent(path).join(temporary);
-            let mut file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&place) {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&place) {
+                Ok(file) => return Ok((Self(place), file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-            };
-            let written = Self(place);
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            return Ok(written);
+            }
         }
+    }
+
+    /// Gives the file its name unless something has it; says whether it did.
+    fn link(self, path: &Path) -> io::Result<bool> {
+        match fs::hard_link(&self.0, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        sync_parent(path)?;
+        Ok(true)
     }
 }
 
