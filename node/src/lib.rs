@@ -8,5 +8,6 @@ pub mod config;
 pub mod control;
 pub mod failure;
 pub mod home;
+pub mod journal;
 pub mod keys;
 pub mod service;
