@@ -48,8 +48,12 @@ impl Records {
         spent
     }
 
-    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Puts a record behind the others: what `write` puts behind the bytes that it is given, which it leaves as they are.
+    /// A machine's records come through its outbox; this is for whoever tests a journal.
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.bytes.len();
         write(&mut self.bytes);
+        debug_assert!(before <= self.bytes.len(), "a record only adds bytes");
         self.ends.push(self.bytes.len());
     }
 

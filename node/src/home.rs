@@ -73,6 +73,12 @@ impl Home {
         if name.is_empty() { run } else { run.join(name) }
     }
 
+    /// The journal of the service `name`, such as `link`.
+    #[must_use]
+    pub fn journal_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.db"))
+    }
+
     /// The keys of this home.
     #[must_use]
     pub fn keys(&self) -> Keys {

@@ -9,5 +9,6 @@ pub mod control;
 pub mod failure;
 pub mod held;
 pub mod home;
+pub mod journal;
 pub mod keys;
 pub mod service;
