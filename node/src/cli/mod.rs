@@ -11,6 +11,7 @@ mod help;
 mod identity;
 mod invite;
 mod join;
+mod journal;
 mod live;
 mod log;
 mod output;
@@ -100,6 +101,8 @@ enum Command {
     Send(send::Send),
     #[command(subcommand)]
     Peers(peers::Peers),
+    #[command(subcommand)]
+    Journal(journal::Journal),
 }
 
 fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> {
@@ -115,6 +118,7 @@ fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> 
         Command::Accept(command) => command.run(context),
         Command::Invite(command) => command.run(context),
         Command::Peers(command) => command.run(context),
+        Command::Journal(command) => command.run(context),
     }
 }
 

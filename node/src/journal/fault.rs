@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use relay_core::journal::{JournalError, Seq};
+use rusqlite::ffi;
 use rusqlite::types::FromSqlError;
-use rusqlite::{ErrorCode, ffi};
 
 use crate::failure::Failure;
 
@@ -128,15 +128,15 @@ impl From<FromSqlError> for Trouble {
 fn sqlite_kind(error: &rusqlite::Error) -> JournalError {
     // What is not SQLite's own failure is a row or a type that our statements do not expect, so not what was written.
     let Some(inner) = error.sqlite_error() else { return JournalError::Corrupt };
-    match inner.code {
-        ErrorCode::DiskFull => JournalError::Full,
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
-            JournalError::Corrupt
-        }
-        // The index that readers share could not grow.
-        _ if inner.extended_code == ffi::SQLITE_IOERR_SHMSIZE => JournalError::Full,
-        // Our statements are fixed: what does not fit them is another schema than the one that was made.
-        _ if inner.extended_code == ffi::SQLITE_ERROR => JournalError::Corrupt,
+    // The index that readers share could not grow.
+    if inner.extended_code == ffi::SQLITE_IOERR_SHMSIZE {
+        return JournalError::Full;
+    }
+    match inner.extended_code & 0xff {
+        ffi::SQLITE_FULL => JournalError::Full,
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => JournalError::Corrupt,
+        // Our statements are fixed: what does not fit them is another schema or other rows than those that were made.
+        ffi::SQLITE_ERROR | ffi::SQLITE_CONSTRAINT => JournalError::Corrupt,
         _ => JournalError::Failed,
     }
 }
@@ -247,7 +247,9 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let (message, hint) = (error.message(), error.hint());
         match error.why {
-            Why::Damaged(_) | Why::Foreign | Why::Journal(JournalError::Corrupt) => Self::check(message, hint),
+            Why::Damaged(_) | Why::Foreign | Why::Journal(JournalError::Corrupt) => {
+                Self::check(message, hint)
+            }
             Why::Missing
             | Why::Exists
             | Why::Held(_)

@@ -2,7 +2,8 @@
 //! whoever embeds them.
 //!
 //! A batch is one transaction that is synced before it is acknowledged. Every row carries a checksum that is checked
-//! whenever the row is read. One process writes; any number read beside it, with [`verify`], [`export`] and [`backup`].
+//! whenever the row is read. One process writes; any number read beside it, with [`verify()`], [`export()`] and
+//! [`backup()`].
 //!
 //! Two things keep a second writer out: a lock on a file beside the journal, and the epoch. Opening takes the next epoch,
 //! and whoever appends under an older one is refused, so that a writer whose lock was lost (a lock file that somebody
@@ -222,12 +223,7 @@ impl SqliteJournal {
         Ok(())
     }
 
-    fn read(
-        &self,
-        conn: &Connection,
-        from: Seq,
-        each: &mut dyn FnMut(Seq, &[u8]),
-    ) -> Result<(), Trouble> {
+    fn read(&self, conn: &Connection, from: Seq, each: &mut dyn FnMut(Seq, &[u8])) -> Result<(), Trouble> {
         let mut next = from.max(self.extent.base.next());
         rows::walk(conn, next, &mut |held| {
             if held.seq != next {
@@ -259,6 +255,8 @@ impl Journal for SqliteJournal {
         self.attempt(|journal, conn| journal.write(conn, epoch, records))
     }
 
+    /// Opens again, compares what is there with what was acknowledged, and writes the log a second time, into the file:
+    /// that needs as much room as the log has (some 4 MiB, more beside a long read), and that nobody else reads.
     fn reopen(&mut self) -> Result<Seq, JournalError> {
         self.conn = None;
         self.conn = Some(self.connect_again()?);

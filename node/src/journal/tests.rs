@@ -393,7 +393,8 @@ fn a_backup_is_one_private_file_that_opens_as_a_journal_and_is_never_written_ove
     assert!(matches!(backup(&place.path(), &to).unwrap_err().why, Why::Exists));
     let names = || {
         let entries = fs::read_dir(place.dir.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.retain(|name| name.contains("copy"));
         names
     };

@@ -5,6 +5,7 @@ mod answers;
 mod control;
 mod ends;
 mod files;
+mod journals;
 mod links;
 mod running;
 mod secrets;
