@@ -7,7 +7,7 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use relay_core::machine::Endpoint;
 use relay_core::time::Mono;
-use relay_runtime::{Listener, SocketFile, unix_endpoint};
+use relay_runtime::{Listener, SocketFile, send_at_once, unix_endpoint};
 
 use crate::net::Stream;
 
@@ -46,6 +46,7 @@ impl Door {
     pub(crate) fn new(listener: Listener, registry: &Registry, token: Token) -> io::Result<Self> {
         let socket = match listener {
             Listener::Tcp(listener) => {
+                send_at_once(&listener);
                 let mut listener = TcpListener::from_std(listener);
                 registry.register(&mut listener, token, Interest::READABLE)?;
                 Socket::Tcp(listener)
@@ -77,10 +78,9 @@ impl Door {
 
     pub(crate) fn accept(&mut self, now: Mono) -> Accepted {
         let accepted = match &self.socket {
-            Socket::Tcp(listener) => listener.accept().map(|(stream, peer)| {
-                let _ = stream.set_nodelay(true);
-                (Stream::Tcp(stream), Endpoint::Tcp(peer))
-            }),
+            Socket::Tcp(listener) => {
+                listener.accept().map(|(stream, peer)| (Stream::Tcp(stream), Endpoint::Tcp(peer)))
+            }
             Socket::Unix(listener, _) => listener.accept().map(|(stream, _)| {
                 let peer = unix_endpoint(&stream);
                 (Stream::Unix(stream), peer)

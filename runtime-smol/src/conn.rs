@@ -124,7 +124,7 @@ async fn connect(target: &Target) -> Result<(Socket, Endpoint), DialError> {
 
 async fn connect_tcp(address: std::net::SocketAddr) -> io::Result<(Socket, Endpoint)> {
     let stream = Async::<std::net::TcpStream>::connect(address).await?;
-    Ok((Socket::tcp(stream.into_inner()?)?, Endpoint::Tcp(address)))
+    Ok((Socket::dialled(stream.into_inner()?)?, Endpoint::Tcp(address)))
 }
 
 async fn connect_unix(path: &str) -> io::Result<(Socket, Endpoint)> {
@@ -171,7 +171,7 @@ impl<M: Machine + 'static> Core<M> {
         link.read_in = turn;
         match result.and_then(|()| socket.read(&mut self.buffer)) {
             Ok(0) => {
-                self.failures.watch((conn.slot() as u32, conn.generation()), socket);
+                self.net.spawn.push(Spawn::Watch(conn));
                 let now = self.clock.now();
                 self.host.eof(now, conn);
                 bell.ring();

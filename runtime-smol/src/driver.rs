@@ -217,13 +217,18 @@ impl<M: Machine + 'static> Shared<M> {
     /// Starts the tasks that are to be started.
     fn spawn(self: &Rc<Self>, executor: &LocalExecutor<'static>) {
         let mut core = self.core.borrow_mut();
-        let Net { links, spawn, .. } = &mut core.net;
+        let Core { net: Net { links, spawn, .. }, failures, .. } = &mut *core;
         for new in spawn.drain(..) {
             let Some(link) = links.get_mut(new.conn()) else { continue };
             let shared = Rc::clone(self);
             match new {
                 Spawn::Reader(conn) => link.task = Some(executor.spawn(Reader::new(shared, conn))),
                 Spawn::Writer(conn) => link.writer = Some(executor.spawn(Writer::new(shared, conn))),
+                Spawn::Watch(conn) => {
+                    if let Some(socket) = &link.socket {
+                        failures.watch((conn.slot() as u32, conn.generation()), socket);
+                    }
+                }
                 Spawn::Dial(conn, target) => link.task = Some(executor.spawn(dial(shared, conn, target))),
             }
         }

@@ -12,7 +12,7 @@ use relay_core::action::{ActId, Action};
 use relay_core::journal::Records;
 use relay_core::machine::{ConnId, Endpoint, ListenerId, Machine, Refused, Target, Ticket};
 use relay_core::port::{Ending, Port, Wrote};
-use relay_runtime::{Desk, Listener, SocketFile, close_reason, unix_endpoint};
+use relay_runtime::{Desk, Listener, SocketFile, close_reason, send_at_once, unix_endpoint};
 use smol::Task;
 
 use crate::failures::Watched;
@@ -24,7 +24,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn dialled(stream: TcpStream) -> io::Result<Self> {
         // A machine writes whole messages, once a turn: waiting for more would only delay them.
         let _ = stream.set_nodelay(true);
         Async::new(stream).map(Self::Tcp)
@@ -168,7 +168,10 @@ enum Accepting {
 impl Door {
     pub(crate) fn new(listener: Listener) -> io::Result<Self> {
         let listener = match listener {
-            Listener::Tcp(listener) => Accepting::Tcp(Async::new(listener)?),
+            Listener::Tcp(listener) => {
+                send_at_once(&listener);
+                Accepting::Tcp(Async::new(listener)?)
+            }
             Listener::Unix(listener, file) => {
                 Accepting::Unix { listener: Async::new(listener)?, _file: file }
             }
@@ -180,7 +183,7 @@ impl Door {
         match &self.listener {
             Accepting::Tcp(listener) => {
                 let (stream, peer) = listener.get_ref().accept()?;
-                Ok((Socket::tcp(stream)?, Endpoint::Tcp(peer)))
+                Ok((Socket::Tcp(Async::new(stream)?), Endpoint::Tcp(peer)))
             }
             Accepting::Unix { listener, .. } => {
                 let (stream, _) = listener.get_ref().accept()?;
@@ -205,17 +208,20 @@ impl Door {
     }
 }
 
-/// A task that is to be started. Only the pump has the executor: a task that held it would keep it alive.
+/// What is to be started for a connection that still stands behind the turn. Only the pump has the executor: a task that
+/// held it would keep it alive.
 pub(crate) enum Spawn {
     Reader(ConnId),
     Writer(ConnId),
     Dial(ConnId, Target),
+    /// Behind the peer's half-close, which most connections do not outlive by a turn.
+    Watch(ConnId),
 }
 
 impl Spawn {
     pub(crate) const fn conn(&self) -> ConnId {
         match self {
-            Self::Reader(conn) | Self::Writer(conn) | Self::Dial(conn, _) => *conn,
+            Self::Reader(conn) | Self::Writer(conn) | Self::Dial(conn, _) | Self::Watch(conn) => *conn,
         }
     }
 }

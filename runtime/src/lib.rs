@@ -21,6 +21,7 @@ pub use desk::{Desk, Options};
 pub use handle::{CallError, Gauges, Handle, Pending, Rejected, Reply};
 pub use inbox::Wake;
 pub use net::{
-    Listener, SocketFile, close_reason, dial_error, is_exhausted, raise_descriptor_limit, unix_endpoint,
+    Listener, SocketFile, close_reason, dial_error, is_exhausted, raise_descriptor_limit, send_at_once,
+    unix_endpoint,
 };
 pub use queue::{Events, RecvError};

@@ -69,6 +69,8 @@ fn measure(driver: &str, start: Start, links: usize) {
     peers.wait();
     let linked = resident();
     peers.ask(b"b");
+    // A handshake and a heartbeat of each.
+    await_frames(&handle, 2 * links as u64);
     let beaten = resident();
     let worked = processor_time();
     peers.ask(b"s");
@@ -81,6 +83,17 @@ fn measure(driver: &str, start: Start, links: usize) {
     drop(peers);
     handle.shutdown(Duration::from_secs(10));
     assert!(handle.join(), "the driver ends in order");
+}
+
+/// Waits until the node has heard so many frames.
+fn await_frames(handle: &Handle<Node>, frames: u64) {
+    loop {
+        let gauges = handle.gauges(Duration::from_secs(60)).expect("the driver runs");
+        if gauges.iter().any(|(name, heard)| *name == "frames" && *heard >= frames) {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// A node that knows so many peers, and where it listens.
@@ -161,10 +174,8 @@ fn beat(links: &mut [TcpStream], over: Duration) {
         link.write_all(&wire::binary(&wire::text("beat", "heartbeat", "peer", &own)))
             .expect("the link stands");
     }
-    // So that the node has heard the last of them.
-    std::thread::sleep(
-        (start + over).saturating_duration_since(Instant::now()).max(Duration::from_millis(500)),
-    );
+    // The time is what the processor's share is taken of.
+    std::thread::sleep((start + over).saturating_duration_since(Instant::now()));
 }
 
 fn own_program() -> Command {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use relay_core::action::{ActError, ActOutput, Acted, Action, Contents};
 use relay_mio::Actor;
@@ -12,26 +12,27 @@ use relay_mio::Actor;
 #[derive(Clone, Debug)]
 pub struct Folder {
     home: PathBuf,
-    pause: Duration,
+    gate: Arc<Mutex<()>>,
 }
 
 impl Folder {
     /// An actor whose paths lie below `home`.
     #[must_use]
     pub fn new(home: &Path) -> Self {
-        Self { home: home.to_owned(), pause: Duration::ZERO }
+        Self { home: home.to_owned(), gate: Arc::default() }
     }
 
-    /// The same, which takes so long for each action.
+    /// What every action passes: none is done while it is locked.
     #[must_use]
-    pub fn slow(self, pause: Duration) -> Self {
-        Self { pause, ..self }
+    pub fn gate(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.gate)
     }
 }
 
 impl Actor for Folder {
     fn act(&mut self, action: Action) -> Acted {
-        std::thread::sleep(self.pause);
+        // A test that panicked with the gate locked holds nothing up any more.
+        drop(self.gate.lock());
         match action {
             Action::WriteFile { path, contents } => {
                 let path = self.home.join(path.as_str());
