@@ -99,16 +99,16 @@ impl Node {
         // The same work whether or not the claimant is known, so that time does not tell.
         let nobody = Key::from_bytes(greeted.nonce);
         let proven = stored.or(invited).unwrap_or(&nobody).verify(&nonce, &handshake.proof);
-        let (known, invited) = (stored.is_some(), invited.cloned());
-        match (claimed, index) {
-            (Some(_), Some(index)) if known && proven => {
+        let (known, invited) = (stored.is_some(), invited.filter(|_| proven).cloned());
+        match (claimed, index, invited) {
+            (Some(_), Some(index), _) if known && proven => {
                 self.admit(now, conn, index, &handshake, greeted.address, out);
             }
-            (Some(peer), _) if proven && let Some(key) = invited => match joining {
+            (Some(peer), _, Some(key)) => match joining {
                 Some((act, _)) => self.join_storing(conn, &greeted, act, handshake),
                 None => self.store_invited(conn, &greeted, peer, key, handshake, out),
             },
-            (claimed, _) => {
+            (claimed, _, _) => {
                 let reason = if known { HandshakeFailure::WrongProof } else { HandshakeFailure::UnknownPeer };
                 self.deny(now, conn, &greeted, claimed, reason, out);
             }

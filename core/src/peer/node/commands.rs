@@ -227,7 +227,9 @@ impl Node {
             return;
         }
         let theirs = |slot: &Slot| match &slot.state {
-            State::Dialling(dial) => dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link(),
+            State::Dialling(dial) => {
+                dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link()
+            }
             State::Outbound(outbound) => outbound.asker == Asker::Owner(ticket),
             State::Vacant
             | State::Greeted(_)

@@ -209,6 +209,7 @@ impl Node {
                     return;
                 }
                 Next::Done(result) => {
+                    self.end_attempt(now, Asker::Lease(number), out);
                     self.lease_done(number, result, out);
                     return;
                 }
@@ -258,6 +259,13 @@ impl Node {
 
     /// Ends what still runs for an earlier attempt.
     fn end_attempt(&mut self, now: Now, asker: Asker, out: &mut Out) {
+        let authority = match asker {
+            Asker::Lease(number) => self.requests.running.get(&number).and_then(|running| running.authority),
+            Asker::Nobody | Asker::Owner(_) => None,
+        };
+        if authority.is_none() || self.dials + self.asked.len() == 0 {
+            return;
+        }
         self.forget_asked(asker);
         for slot in 0..self.slots.len() {
             let conn = self.slots[slot].conn;
