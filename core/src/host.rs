@@ -70,6 +70,11 @@ impl<M: Machine> Host<M> {
     pub const JOURNAL_BYTES: usize = 16 << 20;
     /// Events, answers and actions that may wait for the journal before the host is congested.
     pub const HELD_EMISSIONS: usize = 1 << 16;
+    /// What the connections of one share may have done for them in one turn as their bytes arrive, in bytes that the machine
+    /// reads; what is beyond waits for a turn.
+    pub const SHARE_WORK: usize = 192 << 10;
+    /// What one settle does, in bytes that the machine reads, for connections that wait for a turn.
+    pub const TURN_WORK: usize = 256 << 10;
     /// Rounds of one settle; what is left comes with the next.
     const ROUNDS: usize = 8;
 
@@ -117,7 +122,7 @@ impl<M: Machine> Host<M> {
         self.step(now, Input::Opened { conn, by: Opener::Dialled, peer, identity });
     }
 
-    /// Bytes arrived.
+    /// Bytes arrived. Those of a share that has had its part of this turn wait for their next, in [`settle`](Self::settle).
     pub fn received(&mut self, now: Now, conn: ConnId, data: &[u8]) {
         let conn = self.out.own(conn);
         for data in data.chunks(Self::MAX_READ) {
@@ -126,7 +131,17 @@ impl<M: Machine> Host<M> {
                 // What arrives behind our close is thrown away, so that reading it lets the peer's FIN come.
                 Some(_) | None => return,
             }
-            self.step(now, Input::Bytes { conn, data });
+            let share = self.machine.share(conn);
+            let turns = &mut self.out.turns;
+            let spent = turns.spent(share);
+            if turns.waits(conn) || turns.has_line(share) || spent >= Self::SHARE_WORK {
+                turns.keep(conn, data);
+                turns.enter(conn, share);
+                self.out.touch(conn);
+            } else {
+                let work = self.work(now, conn, data, Self::SHARE_WORK - spent);
+                self.out.turns.spend(share, work);
+            }
         }
     }
 
@@ -137,7 +152,7 @@ impl<M: Machine> Host<M> {
             Some(tx) if !tx.eof => tx.eof = true,
             Some(_) | None => return,
         }
-        if self.stage(conn) == Some(Stage::Open) {
+        if self.stage(conn) == Some(Stage::Open) && !self.out.turns.waits(conn) {
             self.step(now, Input::Eof { conn });
         }
     }
@@ -255,25 +270,13 @@ impl<M: Machine> Host<M> {
     /// True where there is more to do: settle again after looking at the sockets, without sleeping.
     #[must_use = "true means that the driver must not sleep"]
     pub fn settle(&mut self, now: Now, port: &mut impl Port<M>) -> bool {
-        for _ in 0..Self::ROUNDS {
-            self.flush_journal(port);
-            self.flush_dials(port);
-            let dirty = mem::take(&mut self.out.dirty);
-            for slot in &dirty {
-                if let Some(conn) = self.out.at(*slot) {
-                    self.settle_connection(now, conn, port);
-                } else if let Some(tx) = self.out.slot_mut(*slot) {
-                    tx.dirty = false;
-                }
-            }
-            self.out.reuse_dirty(dirty);
-            self.flush_emissions(port);
-            if self.is_settled() {
-                self.forget_closed();
-                return false;
-            }
+        let mut settled = self.flush(now, port);
+        // Answers leave before those have their turn who have had their part already.
+        if settled && self.serve(now) {
+            settled = self.flush(now, port);
         }
-        true
+        self.out.turns.settled();
+        !settled || self.is_anybody_waiting()
     }
 
     /// Whether to stop reading, from every connection and from the owner, and accepting, until the journal has caught up.
@@ -323,10 +326,79 @@ impl<M: Machine> Host<M> {
         sink("connections", self.out.open_connections() as u64);
         sink("journal_pending_bytes", self.appended_bytes as u64);
         sink("held_emissions", self.out.held_emissions() as u64);
+        let (waiting, bytes) = self.out.turns.held();
+        sink("waiting_for_turn", waiting as u64);
+        sink("waiting_bytes", bytes as u64);
         sink("stale_uses", self.out.stale_uses());
         sink("overdue_deadlines", self.overdue);
         sink("unanswered_commands", self.tickets - self.answered);
         self.machine.gauges(sink);
+    }
+
+    /// Carries out what the steps left; false where there is more of it.
+    fn flush(&mut self, now: Now, port: &mut impl Port<M>) -> bool {
+        for _ in 0..Self::ROUNDS {
+            self.flush_journal(port);
+            self.flush_dials(port);
+            let dirty = mem::take(&mut self.out.dirty);
+            for slot in &dirty {
+                if let Some(conn) = self.out.at(*slot) {
+                    self.settle_connection(now, conn, port);
+                } else if let Some(tx) = self.out.slot_mut(*slot) {
+                    tx.dirty = false;
+                }
+            }
+            self.out.reuse_dirty(dirty);
+            self.flush_emissions(port);
+            if self.is_settled() {
+                self.forget_closed();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives those who wait their turns, a share after the other; false where nobody waits.
+    fn serve(&mut self, now: Now) -> bool {
+        if !self.is_anybody_waiting() {
+            return false;
+        }
+        let mut allowance = Self::TURN_WORK;
+        for _ in 0..self.out.turns.shares() {
+            let Some(share) = self.out.turns.next_share() else { break };
+            while allowance > 0
+                && let Some(conn) = self.out.turns.first(share, |conn| self.out.can_have_turn(conn))
+            {
+                let data = self.out.turns.take(conn, Self::MAX_READ);
+                let work = self.work(now, conn, &data, allowance);
+                allowance = allowance.saturating_sub(work);
+                let waits = self.out.turns.rest(conn);
+                if !waits && self.out.touch(conn).is_some_and(|tx| tx.eof && tx.stage == Stage::Open) {
+                    self.step(now, Input::Eof { conn });
+                }
+                // What needs a whole turn is first in one of the next.
+                if waits && work == 0 {
+                    break;
+                }
+            }
+            if allowance == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Has the machine take bytes, and says what work that was.
+    fn work(&mut self, now: Now, conn: ConnId, data: &[u8], allowance: usize) -> usize {
+        let before = self.out.turns.bytes(conn);
+        self.out.allowance = allowance;
+        self.step(now, Input::Bytes { conn, data });
+        let left = self.out.turns.bytes(conn) - before;
+        self.out.work.max(data.len().saturating_sub(left))
+    }
+
+    fn is_anybody_waiting(&self) -> bool {
+        !self.is_congested() && self.out.turns.any(|conn| self.out.can_have_turn(conn))
     }
 
     /// Whether a shutdown should wait for anything of the host's own.
@@ -356,7 +428,14 @@ impl<M: Machine> Host<M> {
     fn step(&mut self, now: Now, input: Input<'_, M::Command>) {
         let now = self.clamp(now);
         self.out.congested = self.is_congested();
+        if !matches!(input, Input::Bytes { .. }) {
+            self.out.allowance = Self::SHARE_WORK;
+        }
+        self.out.work = 0;
         self.machine.step(now, input, &mut self.out);
+        for conn in mem::take(&mut self.out.turns.new) {
+            self.out.turns.enter(conn, self.machine.share(conn));
+        }
         if self.machine.deadline().is_some_and(|due| due <= now.mono) {
             self.overdue += 1;
             debug_assert!(
@@ -370,6 +449,7 @@ impl<M: Machine> Host<M> {
     /// Ends a connection for the machine and gives its slot back.
     fn end(&mut self, now: Now, conn: ConnId, why: CloseReason) {
         let unsent = self.out.mark_ended(conn);
+        self.out.turns.forget(conn);
         self.step(now, Input::Closed { conn, why, unsent });
         self.out.free(conn);
     }
@@ -465,6 +545,10 @@ impl<M: Machine> Host<M> {
 
     fn settle_stage(&mut self, now: Now, conn: ConnId, port: &mut impl Port<M>) {
         let clock = self.clamp(now).mono;
+        if self.stage(conn) != Some(Stage::Open) {
+            self.out.turns.forget(conn);
+        }
+        let waits = self.out.turns.waits(conn);
         let Some(tx) = self.out.get_mut(conn) else { return };
         let unsent = tx.unsent();
         match tx.stage {
@@ -475,7 +559,7 @@ impl<M: Machine> Host<M> {
             tx.finish = Finish::Done;
             port.finish(conn);
         }
-        if tx.stage == Stage::Open && tx.finish == Finish::Done && tx.eof {
+        if tx.stage == Stage::Open && tx.finish == Finish::Done && tx.eof && !waits {
             tx.stage = Stage::Ending(CloseReason::Finished);
         }
         if tx.stage == Stage::Flushing {
@@ -483,8 +567,8 @@ impl<M: Machine> Host<M> {
                 tx.closing = true;
                 self.closing.push_back((clock.after(Self::FLUSH_TIME), conn));
             }
-            if tx.pause != Pause::Off {
-                tx.pause = Pause::Off;
+            tx.pause = Pause::Off;
+            if mem::take(&mut tx.silenced) {
                 port.reading(conn, true);
             }
             if unsent == 0 {
@@ -510,18 +594,14 @@ impl<M: Machine> Host<M> {
             self.end(now, conn, why);
             return;
         }
-        if tx.pause == Pause::Asked {
-            tx.pause = Pause::On;
-            if unsent > tx.low() {
-                port.reading(conn, false);
-                return;
-            }
-            // Nothing to wait for: the promise is kept without troubling the socket.
-            tx.pause = Pause::Off;
-            self.step(now, Input::Drained { conn });
-        } else if tx.pause == Pause::On && unsent <= tx.low() {
-            tx.pause = Pause::Off;
-            port.reading(conn, true);
+        let drained = tx.pause != Pause::Off && unsent <= tx.low();
+        tx.pause = if tx.pause == Pause::Off || drained { Pause::Off } else { Pause::On };
+        let silent = tx.stage == Stage::Open && (tx.pause == Pause::On || waits);
+        if tx.silenced != silent {
+            tx.silenced = silent;
+            port.reading(conn, !silent);
+        }
+        if drained {
             self.step(now, Input::Drained { conn });
         }
     }

@@ -28,3 +28,4 @@ pub mod secret;
 pub mod text;
 pub mod time;
 pub mod timers;
+mod turns;

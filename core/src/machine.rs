@@ -9,6 +9,7 @@ pub use crate::conn::ConnId;
 use crate::journal::Seq;
 use crate::outbox::Outbox;
 use crate::time::{Mono, Now};
+pub use crate::turns::Share;
 
 /// A protocol as a pure state machine.
 ///
@@ -43,6 +44,12 @@ pub trait Machine {
     /// Whether nothing is under way that a shutdown should wait for.
     fn idle(&self) -> bool {
         true
+    }
+
+    /// Whose a connection is: its bytes are worked on in turns with those of other shares, so that many connections of one
+    /// peer get no more than one.
+    fn share(&self, conn: ConnId) -> Share {
+        Share::alone(conn)
     }
 
     /// Reports what the machine holds, each value under a stable snake_case name.
@@ -101,7 +108,8 @@ pub enum Input<'a, C> {
         /// Who the transport below proved the other end to be, where it did.
         identity: Option<&'a str>,
     },
-    /// New bytes, at most [`Host::MAX_READ`](crate::host::Host::MAX_READ) at once, taken whole.
+    /// New bytes, at most [`Host::MAX_READ`](crate::host::Host::MAX_READ) at once; none, where the machine only has more to
+    /// do. What it does not take now it [leaves](Outbox::leave).
     ///
     /// They are the driver's, for the one step: a machine copies what it keeps.
     ///

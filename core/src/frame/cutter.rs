@@ -64,6 +64,27 @@ impl Cutter {
         }
     }
 
+    /// The length of the text that [`cut`](Self::cut) would decompress for the next frame, in bytes; 0 where it would not
+    /// decompress any.
+    #[must_use]
+    pub fn would_inflate(&self, data: &[u8]) -> usize {
+        if self.framing == Framing::Ndjson {
+            return 0;
+        }
+        let mut header = [0; HEADER + RAW_LENGTH];
+        let mut bytes = self.partial().iter().chain(data);
+        for place in &mut header {
+            let Some(byte) = bytes.next() else { return 0 };
+            *place = *byte;
+        }
+        let [.., raw_0, raw_1, raw_2, raw_3] = header;
+        let whole = |total| self.buffered() + data.len() >= total && header[HEADER - 1] == COMPRESSED;
+        match check_header(&header) {
+            Ok(Some(total)) if whole(total) => u32::from_le_bytes([raw_0, raw_1, raw_2, raw_3]) as usize,
+            Ok(_) | Err(_) => 0,
+        }
+    }
+
     /// Whether a frame's first byte has come and its last has not.
     #[must_use]
     pub const fn is_partial(&self) -> bool {

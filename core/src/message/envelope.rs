@@ -1,18 +1,17 @@
 //! The envelope that every frame holds.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
-};
+use serde::de::{Deserializer, EnumAccess, VariantAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
 use super::object::Text;
-use super::strict::{MAX_DEPTH, Strict};
-use super::{Kind, MsgType, RawValue};
+use super::scan::{Parts, Scan, column};
+use super::{Kind, MsgType, RawValue, raw};
 
 /// A `RelayMessage`, borrowed from its frame.
 #[derive(Clone, Debug)]
@@ -42,14 +41,94 @@ impl<'a> Envelope<'a> {
     /// The peer sent something else, after which its connection closes.
     pub fn parse(frame: &'a [u8]) -> Result<Self, MessageFault> {
         let text = core::str::from_utf8(frame).map_err(|e| MessageFault::NotUtf8 { at: e.valid_up_to() })?;
-        let mut from = serde_json::Deserializer::from_str(text.trim());
-        let mut parts = Parts::default();
-        from.deserialize_struct("RelayMessage", &Key::NAMES, PartsVisitor(&mut parts))
-            .and_then(|()| from.end())
-            .map_err(|e| parts.repeated.map_or_else(|| MessageFault::of(&e), MessageFault::Repeated))?;
-        let envelope = parts.whole().map_err(MessageFault::Missing)?;
-        check(envelope.payload)?;
-        Ok(envelope)
+        let text = text.trim();
+        let mut scan = Scan::default();
+        scan.advance(text, usize::MAX)?;
+        Self::of_parts(text, scan.parts())
+    }
+
+    /// What the walk over a text found.
+    fn of_parts(text: &'a str, parts: &Parts) -> Result<Self, MessageFault> {
+        let part = |key: Key| {
+            let range = parts.values[key as usize].clone().ok_or(MessageFault::Missing(key))?;
+            Ok(Part { whole: text, start: range.start, text: &text[range] })
+        };
+        let [id, msg_type, from_peer, timestamp, payload] = Key::ALL.map(part);
+        Ok(Self {
+            id: id?.read::<Text<'a>>()?.0,
+            msg_type: msg_type?.read()?,
+            from_peer: from_peer?.read::<Text<'a>>()?.0,
+            timestamp: timestamp?.read()?,
+            payload: payload?.raw()?,
+        })
+    }
+}
+
+/// One of the envelope's values, where it stands.
+struct Part<'a> {
+    whole: &'a str,
+    start: usize,
+    text: &'a str,
+}
+
+impl<'a> Part<'a> {
+    fn read<T: Deserialize<'a>>(&self) -> Result<T, MessageFault> {
+        serde_json::from_str(self.text).map_err(|error| {
+            let at = column(self.whole.as_bytes(), self.start);
+            match error.classify() {
+                Category::Data => MessageFault::NotMessage { at },
+                Category::Io | Category::Syntax | Category::Eof => MessageFault::NotJson { at },
+            }
+        })
+    }
+
+    fn raw(&self) -> Result<&'a RawValue, MessageFault> {
+        let at = || column(self.whole.as_bytes(), self.start);
+        raw::raw(self.text).ok_or_else(|| MessageFault::NotJson { at: at() })
+    }
+}
+
+/// A frame's text whose check is done in pieces, so that a large one holds nobody up.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    text: String,
+    scan: Scan,
+}
+
+impl Reading {
+    /// Begins with a frame's text.
+    ///
+    /// # Errors
+    ///
+    /// It is not UTF-8.
+    pub fn new(frame: Vec<u8>) -> Result<Self, MessageFault> {
+        let text = String::from_utf8(frame)
+            .map_err(|error| MessageFault::NotUtf8 { at: error.utf8_error().valid_up_to() })?;
+        Ok(Self { text, scan: Scan::default() })
+    }
+
+    /// The text's length, in bytes.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Checks about `work` bytes more. `Some` with how many it was once all are checked, `None` before that.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Envelope::parse`]; nothing may follow.
+    pub fn advance(&mut self, work: usize) -> Result<Option<usize>, MessageFault> {
+        self.scan.advance(self.text.trim(), work)
+    }
+
+    /// The message, once all is checked.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Envelope::parse`].
+    pub fn envelope(&self) -> Result<Envelope<'_>, MessageFault> {
+        Envelope::of_parts(self.text.trim(), self.scan.parts())
     }
 }
 
@@ -107,16 +186,6 @@ pub enum MessageFault {
     Repeated(Key),
 }
 
-impl MessageFault {
-    fn of(error: &serde_json::Error) -> Self {
-        let at = error.column();
-        match error.classify() {
-            Category::Data => Self::NotMessage { at },
-            Category::Io | Category::Syntax | Category::Eof => Self::NotJson { at },
-        }
-    }
-}
-
 impl fmt::Display for MessageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,7 +228,8 @@ pub enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 5] = [Self::Id, Self::MsgType, Self::FromPeer, Self::Timestamp, Self::Payload];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Id, Self::MsgType, Self::FromPeer, Self::Timestamp, Self::Payload];
     const NAMES: [&'static str; 5] = ["id", "msg_type", "from_peer", "timestamp", "payload"];
 
     /// The key on the wire.
@@ -168,90 +238,16 @@ impl Key {
         Self::NAMES[self as usize]
     }
 
-    fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.name() == name)
-    }
-}
-
-/// Walks a payload that was kept as text. The envelope's own object is the first of the levels.
-fn check(payload: &RawValue) -> Result<(), MessageFault> {
-    let mut from = serde_json::Deserializer::from_str(payload.get());
-    Strict { levels: MAX_DEPTH - 1 }
-        .deserialize(&mut from)
-        .map_err(|e| MessageFault::NotJson { at: e.column() })
-}
-
-/// The envelope while it is read.
-#[derive(Default)]
-struct Parts<'a> {
-    id: Option<Cow<'a, str>>,
-    msg_type: Option<MsgType<'a>>,
-    from_peer: Option<Cow<'a, str>>,
-    timestamp: Option<u64>,
-    payload: Option<&'a RawValue>,
-    repeated: Option<Key>,
-}
-
-impl<'a> Parts<'a> {
-    fn has(&self, key: Key) -> bool {
-        match key {
-            Key::Id => self.id.is_some(),
-            Key::MsgType => self.msg_type.is_some(),
-            Key::FromPeer => self.from_peer.is_some(),
-            Key::Timestamp => self.timestamp.is_some(),
-            Key::Payload => self.payload.is_some(),
+    /// The key that this text of a string is.
+    pub(super) fn of_text(text: &[u8]) -> Option<Self> {
+        let (quote, inner) = (text.first()?, text.get(1..text.len() - 1)?);
+        debug_assert_eq!(*quote, b'"', "a key is a string");
+        let is = |name: &[u8]| Self::ALL.into_iter().find(|key| key.name().as_bytes() == name);
+        if memchr::memchr(b'\\', inner).is_none() {
+            return is(inner);
         }
-    }
-
-    fn whole(self) -> Result<Envelope<'a>, Key> {
-        Ok(Envelope {
-            id: self.id.ok_or(Key::Id)?,
-            msg_type: self.msg_type.ok_or(Key::MsgType)?,
-            from_peer: self.from_peer.ok_or(Key::FromPeer)?,
-            timestamp: self.timestamp.ok_or(Key::Timestamp)?,
-            payload: self.payload.ok_or(Key::Payload)?,
-        })
-    }
-}
-
-struct PartsVisitor<'p, 'a>(&'p mut Parts<'a>);
-
-impl<'de> Visitor<'de> for PartsVisitor<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(name)) = map.next_key()? {
-            let Some(key) = Key::parse(&name) else {
-                map.next_value_seed(Strict { levels: MAX_DEPTH - 1 })?;
-                continue;
-            };
-            if self.0.has(key) {
-                self.0.repeated = Some(key);
-                return Err(A::Error::custom("repeated key"));
-            }
-            match key {
-                Key::Id => self.0.id = Some(map.next_value::<Text<'de>>()?.0),
-                Key::MsgType => self.0.msg_type = Some(map.next_value::<MsgType<'de>>()?),
-                Key::FromPeer => self.0.from_peer = Some(map.next_value::<Text<'de>>()?.0),
-                Key::Timestamp => self.0.timestamp = Some(map.next_value()?),
-                Key::Payload => self.0.payload = Some(map.next_value()?),
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        // Too few elements leave parts missing; one too many is the parser's to refuse.
-        self.0.id = seq.next_element::<Text<'de>>()?.map(|text| text.0);
-        self.0.msg_type = seq.next_element()?;
-        self.0.from_peer = seq.next_element::<Text<'de>>()?.map(|text| text.0);
-        self.0.timestamp = seq.next_element()?;
-        self.0.payload = seq.next_element()?;
-        Ok(())
+        let text = core::str::from_utf8(text).ok()?;
+        is(raw::text(text)?.as_bytes())
     }
 }
 

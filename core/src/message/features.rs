@@ -1,7 +1,6 @@
 //! Feature strings, negotiated per link.
 
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use core::fmt;
 
 use serde::{Serialize, Serializer};
@@ -86,9 +85,10 @@ impl FeatureSet {
     pub fn read(list: &RawValue) -> Option<Self> {
         let mut names = BTreeSet::new();
         each_string(list, |name| {
-            if names.len() < Self::MAX_NAMES && is_feature_name(name) && !names.contains(name) {
-                names.insert(String::from(name));
+            if is_feature_name(&name) && !names.contains(&*name) {
+                names.insert(name.into_owned());
             }
+            names.len() < Self::MAX_NAMES
         })
         .then(|| names.iter().filter_map(|name| Feature::parse(name)).collect())
     }
@@ -160,6 +160,7 @@ impl Serialize for FeatureSet {
 #[cfg(test)]
 mod tests {
     use alloc::format;
+    use alloc::string::String;
     use alloc::vec::Vec;
 
     use super::*;

@@ -5,9 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::object::{Text, each, each_entry, each_string, read};
+use super::raw::{self, Walk};
 use super::{Object, RawValue};
 use crate::text::{clip, is_tag};
 
@@ -147,6 +148,7 @@ impl Capabilities {
                 tools.insert(clip(&name, Self::MAX_TEXT), tool);
                 (tools.len() <= Self::MAX_TOOLS).then_some(tools)
             });
+            tools.is_some()
         });
         Some(Self {
             claudectl_version: text("claudectl_version")?,
@@ -222,34 +224,38 @@ impl Headroom {
             load_per_core: object.optional_f64("load_per_core")?,
             running_tasks: object.defaulted("running_tasks")?,
             max_tasks: object.optional("max_tasks")?,
-            tags: object.defaulted::<Tags>("tags")?.0,
+            tags: object.raw("tags").map_or_else(|| Some(Vec::new()), tags)?,
         })
     }
 }
 
-/// Tags as they are read: all strings, the invalid ones dropped.
-#[derive(Default)]
-struct Tags(Vec<String>);
-
-impl<'de> Deserialize<'de> for Tags {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut tags: Vec<String> = Deserialize::deserialize(from)?;
-        tags.retain(|tag| is_tag(tag));
-        tags.truncate(Headroom::MAX_TAGS);
-        Ok(Self(tags))
+/// The valid tags of a list, as many as are kept; `None` where it is no list of strings.
+fn tags(list: &RawValue) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    for element in Walk::array(list)? {
+        if !element.starts_with('"') {
+            return None;
+        }
+        if tags.len() < Headroom::MAX_TAGS
+            && let Some(tag) = raw::text(element)
+            && is_tag(&tag)
+        {
+            tags.push(tag.into_owned());
+        }
     }
+    Some(tags)
 }
 
 fn addresses(list: &RawValue) -> Vec<SocketAddr> {
     let mut addrs = Vec::new();
     // What is no array has no addresses.
     let _ = each_string(list, |text| {
-        if addrs.len() < Heartbeat::MAX_ADDRS
-            && let Ok(addr) = text.parse()
+        if let Ok(addr) = text.parse()
             && !addrs.contains(&addr)
         {
             addrs.push(addr);
         }
+        addrs.len() < Heartbeat::MAX_ADDRS
     });
     addrs
 }

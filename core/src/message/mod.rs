@@ -11,14 +11,15 @@ pub mod hive;
 mod kind;
 pub mod lease;
 mod object;
+mod raw;
 #[cfg(test)]
 mod round_trip;
-mod strict;
+mod scan;
 pub mod task;
 pub mod transfer;
 mod utc;
 
-pub use envelope::{Envelope, Key, MessageFault, Unserializable, write};
+pub use envelope::{Envelope, Key, MessageFault, Reading, Unserializable, write};
 pub use features::{Feature, FeatureSet};
 pub use kind::{Kind, MsgType};
 pub use object::Object;

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, Visitor};
 
 use super::RawValue;
+use super::raw::{self, Walk};
 
 /// The known keys of a payload, each as the text of its value.
 ///
@@ -24,14 +25,14 @@ impl<'a, const N: usize> Object<'a, N> {
     /// Looks for `keys` in `payload`.
     #[must_use]
     pub fn new(payload: &'a RawValue, keys: &'static [&'static str; N]) -> Self {
-        let mut object = Self { keys, values: [None; N] };
-        if payload.get().starts_with('{') {
-            let mut from = serde_json::Deserializer::from_str(payload.get());
-            if from.deserialize_map(KeysVisitor(&mut object)).is_err() {
-                object.values = [None; N];
+        let mut values = [None; N];
+        for (name, value) in Walk::object(payload).into_iter().flatten() {
+            let Some(name) = raw::text(name) else { continue };
+            if let Some(at) = keys.iter().position(|key| *key == name) {
+                values[at] = Some(value);
             }
         }
-        object
+        Self { keys, values: values.map(|value| value.and_then(raw::raw)) }
     }
 
     /// The value's text; `None` where the key is absent. An explicit null is a value.
@@ -123,8 +124,9 @@ impl<'a, const N: usize> Object<'a, N> {
         let mut strings = Vec::new();
         each_string(self.raw(key)?, |text| {
             if strings.len() < max {
-                strings.push(text.to_owned());
+                strings.push(text.into_owned());
             }
+            strings.len() < max
         })
         .then_some(strings)
     }
@@ -132,23 +134,30 @@ impl<'a, const N: usize> Object<'a, N> {
 
 /// Gives each element of an array to `visit`; false where `list` is no array.
 pub(super) fn each<'a>(list: &'a RawValue, visit: impl FnMut(&'a RawValue)) -> bool {
-    list.get().starts_with('[')
-        && serde_json::Deserializer::from_str(list.get()).deserialize_seq(EachVisitor(visit)).is_ok()
+    Walk::array(list).map(|elements| elements.filter_map(raw::raw).for_each(visit)).is_some()
 }
 
-/// Gives each string of an array to `visit`, passing over other elements; false where `list` is no array.
-pub(super) fn each_string(list: &RawValue, mut visit: impl FnMut(&str)) -> bool {
-    each(list, |element| {
-        if let Some(Text(text)) = read(element) {
-            visit(&text);
+/// Gives each string of an array to `visit` until that gives false, passing over other elements; false where `list` is no
+/// array.
+pub(super) fn each_string(list: &RawValue, visit: impl FnMut(Cow<'_, str>) -> bool) -> bool {
+    let strings = |elements: Walk<'_>| elements.filter_map(raw::text).all(visit);
+    Walk::array(list).map(strings).is_some()
+}
+
+/// Gives each key and value of an object to `visit` until that gives false; false where `object` is none.
+pub(super) fn each_entry<'a>(
+    object: &'a RawValue,
+    mut visit: impl FnMut(Cow<'a, str>, &'a RawValue) -> bool,
+) -> bool {
+    let Some(entries) = Walk::object(object) else { return false };
+    for (key, value) in entries {
+        if let (Some(key), Some(value)) = (raw::text(key), raw::raw(value))
+            && !visit(key, value)
+        {
+            break;
         }
-    })
-}
-
-/// Gives each key and value of an object to `visit`; false where `object` is none.
-pub(super) fn each_entry<'a>(object: &'a RawValue, visit: impl FnMut(Cow<'a, str>, &'a RawValue)) -> bool {
-    object.get().starts_with('{')
-        && serde_json::Deserializer::from_str(object.get()).deserialize_map(EntriesVisitor(visit)).is_ok()
+    }
+    true
 }
 
 /// The value where it reads as a `T`.
@@ -186,62 +195,6 @@ impl<'de> Visitor<'de> for TextVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
         Ok(Text(Cow::Owned(text.to_owned())))
-    }
-}
-
-struct KeysVisitor<'o, 'a, const N: usize>(&'o mut Object<'a, N>);
-
-impl<'de, const N: usize> Visitor<'de> for KeysVisitor<'_, 'de, N> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(name)) = map.next_key()? {
-            match self.0.keys.iter().position(|key| *key == name) {
-                Some(at) => self.0.values[at] = Some(map.next_value()?),
-                None => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-struct EachVisitor<F>(F);
-
-impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for EachVisitor<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(element) = seq.next_element()? {
-            self.0(element);
-        }
-        Ok(())
-    }
-}
-
-struct EntriesVisitor<F>(F);
-
-impl<'de, F: FnMut(Cow<'de, str>, &'de RawValue)> Visitor<'de> for EntriesVisitor<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(key)) = map.next_key()? {
-            self.0(key, map.next_value()?);
-        }
-        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::action::{ActId, Action};
 use crate::conn::Tag;
 use crate::journal::{Records, Seq};
 use crate::machine::{CloseReason, ConnId, ListenerId, Target, Ticket};
+use crate::turns::Turns;
 
 /// How much a connection may have unsent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +86,10 @@ pub struct Outbox<E, A> {
     acts: u64,
     /// Whether the host lets nothing be read until the journal has caught up.
     pub(crate) congested: bool,
+    pub(crate) turns: Turns,
+    /// What the step under way may still do, and what it has done.
+    pub(crate) allowance: usize,
+    pub(crate) work: usize,
     scratch: Vec<u8>,
     #[expect(clippy::vec_box, reason = "a connection takes one whole and gives it back whole")]
     pool: Vec<Box<Unsent>>,
@@ -114,6 +119,9 @@ impl<E, A> Outbox<E, A> {
             accepting: Vec::new(),
             acts: 0,
             congested: false,
+            turns: Turns::default(),
+            allowance: 0,
+            work: 0,
             scratch: Vec::new(),
             pool: Vec::new(),
             stale: 0,
@@ -230,6 +238,43 @@ impl<E, A> Outbox<E, A> {
         {
             tx.pause = Pause::Asked;
         }
+    }
+
+    /// Whether a connection is paused.
+    #[must_use]
+    pub fn is_paused(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some_and(|tx| tx.pause != Pause::Off)
+    }
+
+    /// How much work this step may still do, in bytes of what it reads: a step that is about to do more than that leaves it
+    /// for a later one. A first step has no less than [`Host::SHARE_WORK`](crate::host::Host::SHARE_WORK), one for what
+    /// was left has up to [`Host::TURN_WORK`](crate::host::Host::TURN_WORK), and all of it sooner or later.
+    #[must_use]
+    pub const fn allowance(&self) -> usize {
+        self.allowance
+    }
+
+    /// Counts work against the allowance. A machine that counts nothing is taken to do what the bytes it took are worth.
+    pub const fn spend(&mut self, work: usize) {
+        self.allowance = self.allowance.saturating_sub(work);
+        self.work = self.work.saturating_add(work);
+    }
+
+    /// Leaves bytes of a connection for a later step, in front of those that follow them; without bytes, asks for that step
+    /// alone. Until then nothing is read from the connection, and no [`Eof`](crate::machine::Input::Eof) of it comes.
+    pub fn leave(&mut self, conn: ConnId, rest: &[u8]) {
+        if let Some(tx) = self.touch(conn)
+            && tx.stage == Stage::Open
+        {
+            self.turns.leave(conn, rest);
+        }
+    }
+
+    /// Whether bytes of a connection wait for a later step. Its silence means nothing then, unless it is paused, and so does
+    /// not read what it asked for.
+    #[must_use]
+    pub fn waits_for_turn(&self, conn: ConnId) -> bool {
+        self.turns.waits(conn)
     }
 
     /// Sets how much a connection may have unsent.

@@ -21,6 +21,8 @@ pub(crate) struct Tx {
     pub(crate) pause: Pause,
     pub(crate) finish: Finish,
     pub(crate) eof: bool,
+    /// Whether the port was told not to read.
+    pub(crate) silenced: bool,
     /// Whether the host has set a time for its end.
     pub(crate) closing: bool,
     /// Whether the port knows its id.
@@ -95,6 +97,7 @@ impl Tx {
             pause: Pause::Off,
             finish: Finish::Open,
             eof: false,
+            silenced: false,
             closing: false,
             named: false,
         }
@@ -129,6 +132,11 @@ impl Tx {
 }
 
 impl<E, A> Outbox<E, A> {
+    /// Whether a connection that waits for its turn can have it.
+    pub(crate) fn can_have_turn(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some_and(|tx| tx.stage == Stage::Open && tx.pause == Pause::Off)
+    }
+
     pub(crate) fn open(&mut self, stage: Stage) -> ConnId {
         // A connection that was accepted comes from the port.
         let named = stage == Stage::Open;

@@ -8,3 +8,4 @@ mod interleavings;
 mod pressure;
 mod rig;
 mod time;
+mod turns;

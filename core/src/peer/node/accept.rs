@@ -216,7 +216,8 @@ impl Node {
             let Storing { handshake, address, rest, eof } = *storing;
             self.admit(now, conn, index, &handshake, address, out);
             self.bytes(now, conn, &rest, out);
-            if eof {
+            // What waits for a turn comes before the end, which is told again then.
+            if eof && !out.waits_for_turn(conn) {
                 self.eof(now, conn, out);
             }
         }

@@ -154,8 +154,8 @@ impl Node {
             Some(_) | None => None,
         };
         let Some(State::Link(link)) = self.state_mut(conn) else { return };
-        if out.is_congested() {
-            // Nobody is read just now, so nobody can be heard.
+        if out.is_congested() || (out.waits_for_turn(conn) && !out.is_paused(conn)) {
+            // It is not read just now, so it cannot be heard.
             link.life.frame(now.mono);
             if link.partial {
                 link.since = now.mono;

@@ -7,6 +7,7 @@ mod commands;
 mod dial;
 mod dispatch;
 mod errand;
+mod large;
 mod leases;
 mod link;
 mod one_shot;
@@ -39,8 +40,8 @@ use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, EncodeError, Framing};
 use crate::lease::Authority;
-use crate::machine::{ConnId, Input, ListenerId, Machine};
-use crate::message::{self, Kind, RawValue};
+use crate::machine::{ConnId, Input, ListenerId, Machine, Share};
+use crate::message::{self, Kind, RawValue, Reading};
 use crate::outbox::Outbox;
 use crate::secret::{Entropy, Key, encode_hex};
 use crate::time::{Mono, Now};
@@ -54,6 +55,10 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub const FRAME_TIME: Duration = Duration::from_secs(30);
 /// Bytes that all connections together may have sent without a proof and without a whole frame.
 pub const BEFORE_PROOF: usize = 16 << 20;
+/// A text longer than this is checked in pieces, so that nobody waits for the whole, in bytes.
+const LARGE: usize = 64 << 10;
+/// What a frame costs beside the bytes of its text, in such bytes.
+const FRAME_WORK: usize = 512;
 /// Timers that one step fires; what is left is due a tick later.
 const BATCH: usize = 1024;
 /// That tick.
@@ -106,6 +111,8 @@ pub struct Node {
     stepped: Mono,
     started: bool,
     draining: bool,
+    /// Long texts that are being checked, one a share: who is at its first does not give way before its end.
+    large: BTreeMap<ConnId, Reading>,
     /// Buffers that steps reuse: a frame's text, a message's text, the message as a frame.
     inflated: Vec<u8>,
     text: Vec<u8>,
@@ -156,6 +163,7 @@ impl Node {
             stepped: Mono::ZERO,
             started: false,
             draining: false,
+            large: BTreeMap::new(),
             inflated: Vec::new(),
             text: Vec::new(),
             framed: Vec::new(),
@@ -331,6 +339,10 @@ impl Machine for Node {
 
     fn idle(&self) -> bool {
         self.links == 0 && self.dials == 0 && self.waiting.is_empty()
+    }
+
+    fn share(&self, conn: ConnId) -> Share {
+        self.share_of(conn)
     }
 
     fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {

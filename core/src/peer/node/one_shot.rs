@@ -102,6 +102,13 @@ impl Node {
     }
 
     pub(super) fn inbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
+        // One that is paused has itself to thank.
+        if out.waits_for_turn(conn)
+            && !out.is_paused(conn)
+            && let Some(State::Inbound(inbound)) = self.state_mut(conn)
+        {
+            inbound.since = now.mono;
+        }
         match self.state(conn) {
             Some(State::Inbound(inbound)) if inbound.deadline(&self.settings) <= now.mono => {
                 self.end_inbound(conn, Close::Flush, out);

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 use core::mem;
 
+use super::large::must_wait;
 use super::state::{Slot, State};
-use super::{BEFORE_PROOF, Node, Out};
+use super::{BEFORE_PROOF, FRAME_WORK, LARGE, Node, Out};
 use crate::frame;
 use crate::machine::{CloseReason, ConnId};
 use crate::message::Envelope;
@@ -33,12 +34,27 @@ impl Node {
             }
             return;
         }
+        self.read_on(now, conn, out);
         let mut inflated = mem::take(&mut self.inflated);
         while let Some(cutter) = self.cutter(conn) {
+            let inflates = cutter.would_inflate(data) > LARGE;
+            if must_wait(inflates, out) || self.large.contains_key(&conn) || out.is_paused(conn) {
+                if !data.is_empty() {
+                    out.leave(conn, data);
+                }
+                break;
+            }
+            let Some(cutter) = self.cutter(conn) else { break };
             match cutter.cut(&mut data, &mut inflated) {
                 Ok(None) => break,
                 Ok(Some(text)) => {
                     self.counts.frames += 1;
+                    out.spend(if inflates { out.allowance() } else { FRAME_WORK });
+                    if text.len() > LARGE {
+                        self.read_large(now, conn, text, out);
+                        continue;
+                    }
+                    out.spend(text.len());
                     match Envelope::parse(text) {
                         Ok(envelope) => self.frame(now, conn, &envelope, out),
                         Err(fault) => self.fault(now, conn, fault.into(), out),
@@ -59,7 +75,7 @@ impl Node {
         self.arm(conn);
     }
 
-    fn frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
+    pub(super) fn frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
         match self.state(conn) {
             Some(State::Greeted(_)) => self.greeted_frame(now, conn, envelope, out),
             Some(State::Dialling(_)) => self.dialling_frame(now, conn, envelope, out),
@@ -124,6 +140,7 @@ impl Node {
         {
             slot.state = State::Vacant;
         }
+        self.large.remove(&conn);
         self.timers.set(conn.slot() as u32, None);
     }
 

@@ -35,6 +35,7 @@ impl Node {
     pub(super) fn take_state(&mut self, conn: ConnId) -> State {
         let Some(state) = self.state_mut(conn) else { return State::Vacant };
         let state = mem::replace(state, State::Closing);
+        self.large.remove(&conn);
         self.timers.set(conn.slot() as u32, None);
         state
     }
