@@ -430,3 +430,26 @@ fn a_conflict_names_the_holder_across_the_fleet() {
     };
     assert_eq!((holder.as_str(), lease_id.as_str()), ("s@one", "l1"));
 }
+
+#[test]
+fn the_journal_is_cut_behind_a_snapshot_and_a_restart_knows_all_the_same() {
+    let mut fleet = Fleet::new(1);
+    let alone = fleet.relay("alone", |spec| spec.settings.snapshot_every = 100);
+    fleet.tell(alone, command(ask("kept", "kept", None)));
+    for n in 0..500 {
+        let lease = format!("l{n}");
+        fleet.tell(alone, command(ask(&lease, "demo", None)));
+        fleet.tell(alone, command(Ask::Release { lease_id: lease, session: "s".into() }));
+        fleet.world.settle();
+    }
+    fleet.world.settle();
+    assert!(fleet.world.disk(alone.node).records().count() < 200, "the journal was cut");
+    fleet.world.crash(alone.node);
+    fleet.world.restart(alone.node);
+    fleet.world.settle();
+    let again = fleet.tell(alone, command(ask("kept", "kept", None)));
+    let late = fleet.tell(alone, command(ask("l499", "demo", None)));
+    fleet.world.settle();
+    assert!(is_granted(&fleet, alone, again));
+    assert!(matches!(answered(&fleet, alone, late), Some(Ok(Answered::Other(Outcome::Error(_))))));
+}

@@ -258,6 +258,12 @@ impl Authority {
         self.failing
     }
 
+    /// Leases, places in queues and ended leases: what a snapshot has a line for.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.table.rows() + self.resources.waiting()
+    }
+
     /// Reports what it holds, each value under a stable name.
     pub fn gauges(&self, sink: &mut dyn FnMut(&'static str, u64)) {
         sink("leases", self.table.len() as u64);

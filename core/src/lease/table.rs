@@ -19,7 +19,7 @@ pub(super) const MAX_LEASES: usize = 1 << 18;
 /// Leases of one peer that hold at once.
 pub(super) const MAX_LEASES_PER_PEER: usize = 1 << 14;
 /// Ended leases whose ids are remembered, so that a late repeat of a claim is not granted again.
-pub const MAX_SETTLED: usize = 1 << 16;
+pub const MAX_SETTLED: usize = 1 << 13;
 
 /// A lease's place while it holds.
 pub(super) type Slot = u32;
@@ -83,6 +83,11 @@ impl Table {
 
     pub(super) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Leases that hold, and ended ones that are remembered.
+    pub(super) fn rows(&self) -> usize {
+        self.by_id.len()
     }
 
     pub(super) fn insert(&mut self, row: Row) -> Slot {

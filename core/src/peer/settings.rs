@@ -32,6 +32,8 @@ pub struct Settings {
     pub authority: Option<PeerId>,
     /// Which start of the machine the monotonic clock counts from: what leases keep across a restart of the program.
     pub boot: BootId,
+    /// Records behind a snapshot after which the next one is due: [`Settings::SNAPSHOT_EVERY`].
+    pub snapshot_every: u64,
     /// Where it accepts connections, where it does: what decides whether a dialled peer is told a port.
     pub listening: Option<SocketAddr>,
 }
@@ -45,6 +47,8 @@ impl Settings {
     pub const MAX_LINKS: usize = 4096;
     /// How long an answer may take behind a half-close, unless somebody says otherwise.
     pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+    /// Records behind a snapshot after which the next one is due, unless somebody says otherwise.
+    pub const SNAPSHOT_EVERY: u64 = 1 << 16;
     /// What this version of the project does on a link: features are advertised only where they are kept.
     pub const FEATURES: FeatureSet = FeatureSet::EMPTY
         .with(Feature::FrameBin)
@@ -67,6 +71,7 @@ impl Settings {
             answer_time: Self::ANSWER_TIME,
             authority: None,
             boot: BootId::default(),
+            snapshot_every: Self::SNAPSHOT_EVERY,
             listening: None,
         }
     }

@@ -123,8 +123,32 @@ impl Node {
     }
 }
 
+/// Rows up to which a snapshot is made while the node runs: it is one piece of work, about a microsecond a row, which
+/// nobody should notice. A larger state is cut at the next start.
+const SNAPSHOT_ROWS: usize = 1 << 14;
+
+impl Node {
+    /// Whether so much was recorded that the journal should be cut.
+    #[must_use]
+    pub const fn wants_snapshot(&self, newest: Seq) -> bool {
+        newest.number() - self.snapped.number() >= self.settings.snapshot_every
+    }
+
+    /// Gives the journal a snapshot now and then, behind what this step recorded.
+    pub(super) fn snap(&mut self, out: &mut Out) {
+        let newest = out.recorded();
+        if self.wants_snapshot(newest) && out.has_recorded() && self.leases.rows() <= SNAPSHOT_ROWS {
+            self.snapped = newest;
+            out.snapshot(|into| self.leases.snapshot(into));
+        }
+    }
+}
+
 impl Durable for Node {
     fn restore(&mut self, seq: Seq, record: &[u8]) -> Result<(), BadRecord> {
+        if self.snapped == Seq::NONE {
+            self.snapped = Seq::new(seq.number() - 1);
+        }
         self.leases.restore(seq, Record::read(record)?)
     }
 

@@ -39,6 +39,7 @@ use super::settings::Settings;
 use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, EncodeError, Framing};
+use crate::journal::Seq;
 use crate::lease::Authority;
 use crate::machine::{ConnId, Input, ListenerId, Machine, Share};
 use crate::message::{self, Kind, RawValue, Reading};
@@ -97,6 +98,8 @@ pub struct Node {
     waiting: BTreeMap<ActId, Waiting>,
     asked: AskedList,
     leases: Authority,
+    /// The record that the newest snapshot reaches to.
+    snapped: Seq,
     requests: Requests,
     listeners: BTreeSet<ListenerId>,
     /// What heartbeats say, where headroom is spoken of and where it is not.
@@ -152,6 +155,7 @@ impl Node {
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
             leases: Authority::new(settings.boot.clone()),
+            snapped: Seq::NONE,
             requests: Requests::default(),
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
@@ -327,6 +331,7 @@ impl Machine for Node {
             Input::Command { ticket, command } => self.command(now, ticket, command, out),
         }
         self.fire(now, out);
+        self.snap(out);
     }
 
     fn deadline(&self) -> Option<Mono> {
