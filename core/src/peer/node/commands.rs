@@ -65,7 +65,7 @@ impl Node {
             }
         };
         if let Some(answer) = answer {
-            out.answer(ticket, answer);
+            out.answer_free(ticket, answer);
         }
     }
 
@@ -77,12 +77,12 @@ impl Node {
                     Ok(_) => answer,
                     Err(error) => Answer::Failed(Failure::NotStored(error)),
                 };
-                out.answer(ticket, answer);
+                out.answer_free(ticket, answer);
             }
             Some(Waiting::Addresses(peer)) => self.addresses_stored(peer, result, out),
             Some(Waiting::File(peer)) => {
                 if let Err(error) = result {
-                    out.event(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
+                    out.event_free(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
                 }
             }
             None => {}
@@ -227,7 +227,9 @@ impl Node {
             return;
         }
         let theirs = |slot: &Slot| match &slot.state {
-            State::Dialling(dial) => dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link(),
+            State::Dialling(dial) => {
+                dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link()
+            }
             State::Outbound(outbound) => outbound.asker == Asker::Owner(ticket),
             State::Vacant
             | State::Greeted(_)
