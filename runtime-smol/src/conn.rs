@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_io::{Async, Timer};
@@ -53,11 +53,13 @@ impl<M: Machine + 'static> Future for Reader<M> {
 pub(crate) struct Writer<M: Machine + 'static> {
     shared: Rc<Shared<M>>,
     conn: ConnId,
+    /// Whether the reactor was asked.
+    waiting: bool,
 }
 
 impl<M: Machine + 'static> Writer<M> {
     pub(crate) const fn new(shared: Rc<Shared<M>>, conn: ConnId) -> Self {
-        Self { shared, conn }
+        Self { shared, conn, waiting: false }
     }
 }
 
@@ -65,13 +67,16 @@ impl<M: Machine + 'static> Future for Writer<M> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.shared.enter(|core| {
-            let link = core.net.links.get_mut(self.conn);
+        let Self { shared, conn, waiting } = self.get_mut();
+        shared.enter(|core| {
+            let link = core.net.links.get_mut(*conn);
             let Some(socket) = link.and_then(|link| link.socket.as_ref()) else { return Poll::Ready(()) };
-            // An error of the reactor's, or of the socket's, is told by the next write.
-            let _ = ready!(socket.poll_writable(context));
-            core.host.writable(self.conn);
-            self.shared.bell.ring();
+            // An error of the reactor's, or of the socket's, is told by the next write, and so is a wake for nothing.
+            if socket.poll_writable(context).is_pending() && !std::mem::replace(waiting, true) {
+                return Poll::Pending;
+            }
+            core.host.writable(*conn);
+            shared.bell.ring();
             Poll::Ready(())
         })
     }
@@ -165,7 +170,11 @@ impl<M: Machine + 'static> Core<M> {
         let Some(socket) = link.socket.as_ref() else { return Poll::Ready(()) };
         let mut result = Ok(());
         if *waiting {
-            result = ready!(socket.poll_readable(context));
+            // The reactor wakes a task for what came while it was being asked, and then says that nothing came. Under load
+            // that can go on for many turns, so the socket itself is asked.
+            if let Poll::Ready(readable) = socket.poll_readable(context) {
+                result = readable;
+            }
             *waiting = false;
         }
         link.read_in = turn;

@@ -289,9 +289,8 @@ impl<M: Machine + 'static> Acceptor<M> {
             return;
         }
         if self.waiting {
-            if door.poll_acceptable(context).is_pending() {
-                return;
-            }
+            // As with what can be read, the listener itself is asked.
+            let _ = door.poll_acceptable(context);
             self.waiting = false;
         }
         for _ in 0..ACCEPTS {

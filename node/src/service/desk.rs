@@ -72,7 +72,7 @@ impl Desk {
     }
 
     /// As [`carry_out`](Self::carry_out), for somebody who may leave: once `wanted` says no, what is waited for is taken
-    /// back within [`GLANCE`].
+    /// back within a tenth of a second.
     ///
     /// # Errors
     /// As for [`carry_out`](Self::carry_out), and that nobody wants it any more.

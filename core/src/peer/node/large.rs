@@ -1,5 +1,7 @@
 //! Fairness: whose a connection is, and texts that are too long to be worked on in one turn.
 
+use alloc::vec::Vec;
+
 use super::state::State;
 use super::{Node, Out};
 use crate::host::Host;
@@ -40,8 +42,8 @@ impl Node {
     }
 
     /// Begins with a long text, whose pieces are the work of further turns.
-    pub(super) fn read_large(&mut self, now: Now, conn: ConnId, text: &[u8], out: &mut Out) {
-        match Reading::new(text.into()) {
+    pub(super) fn read_large(&mut self, now: Now, conn: ConnId, text: Vec<u8>, out: &mut Out) {
+        match Reading::new(text) {
             Ok(reading) => {
                 self.large.insert(conn, reading);
                 out.leave(conn, &[]);

@@ -51,6 +51,8 @@ impl Node {
                     self.counts.frames += 1;
                     out.spend(if inflates { out.allowance() } else { FRAME_WORK });
                     if text.len() > LARGE {
+                        // What was inflated is all of the buffer.
+                        let text = if inflates { mem::take(&mut inflated) } else { text.into() };
                         self.read_large(now, conn, text, out);
                         continue;
                     }
