@@ -105,7 +105,7 @@ fn what_a_beat_says_is_the_report_and_what_is_not_known_is_not_said() {
 #[test]
 fn a_change_of_the_running_sessions_is_told_at_once_and_once_a_second_at_most() {
     let (mut fleet, relay, _, talk) = linked(30, PLAIN);
-    let mut report = |fleet: &mut Fleet, sessions: &str| {
+    let report = |fleet: &mut Fleet, sessions: &str| {
         let sessions = Some(raw_value(sessions));
         fleet.ask(relay, Command::Report(Report { sessions, ..Report::default() }));
     };

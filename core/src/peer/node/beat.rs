@@ -55,10 +55,7 @@ impl News {
 
     /// Takes what a report says; a round is owed where it is another set than before.
     fn hear(&mut self, now: Mono, sessions: Sessions<'_>) {
-        let mut named = BTreeSet::new();
-        sessions.each_running(|session| {
-            named.insert(session.into());
-        });
+        let named = running(sessions);
         if named == self.told {
             return;
         }
@@ -71,7 +68,27 @@ impl News {
     }
 }
 
+fn running(sessions: Sessions<'_>) -> BTreeSet<Box<str>> {
+    let mut named = BTreeSet::new();
+    sessions.each_running(|session| {
+        named.insert(session.into());
+    });
+    named
+}
+
 impl Node {
+    /// The same, whose first heartbeats say this, where later ones say what [`Command::Report`] told last.
+    ///
+    /// [`Command::Report`]: crate::peer::Command::Report
+    #[must_use]
+    pub fn reporting(mut self, report: &Report) -> Self {
+        self.beats = payloads(&self.settings.id, report);
+        if let Some(sessions) = report.sessions.as_deref().and_then(Sessions::new) {
+            self.news.told = running(sessions);
+        }
+        self
+    }
+
     /// Takes what our heartbeats are to say. Our own sessions renew what they hold here, where this node keeps leases.
     pub(super) fn report(&mut self, now: Now, report: &Report, out: &mut Out) {
         self.beats = payloads(&self.settings.id, report);
