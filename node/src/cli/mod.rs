@@ -20,6 +20,7 @@ mod peers;
 mod secret;
 mod send;
 mod serve;
+mod session;
 mod words;
 mod world;
 
@@ -102,6 +103,8 @@ enum Command {
     #[command(subcommand)]
     Peers(peers::Peers),
     #[command(subcommand)]
+    Session(session::Session),
+    #[command(subcommand)]
     Journal(journal::Journal),
 }
 
@@ -118,6 +121,7 @@ fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> 
         Command::Accept(command) => command.run(context),
         Command::Invite(command) => command.run(context),
         Command::Peers(command) => command.run(context),
+        Command::Session(command) => command.run(context),
         Command::Journal(command) => command.run(context),
     }
 }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use relay_core::peer::Report;
 use relay_runtime::Events;
 use serde_json::value::RawValue;
 
@@ -31,7 +32,8 @@ impl Brief {
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
         let held = Arc::new(Held::take(&setup.home)?);
-        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[], &held)?;
+        let launched = launch(setup, Vec::new(), &[], &held, Report::default())?;
+        let Launched { handle, events, turn, warnings: _ } = launched;
         ignore(events);
         let (runtime, pid) = (runtime.to_owned(), std::process::id());
         let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };

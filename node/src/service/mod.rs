@@ -24,7 +24,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use relay_core::peer::{Event, Node, Settings};
+use relay_core::peer::{Event, Node, Report, Settings};
 use relay_core::text::PeerId;
 use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
@@ -38,7 +38,7 @@ pub use lock::Lock;
 pub use records::Records;
 pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, Sent, Status};
 
-use self::report::{Reporter, Sources};
+use self::report::{First, Reporter, Sources};
 use self::watch::Watcher;
 use crate::actor::{HomeActor, Turn};
 use crate::config::Config;
@@ -122,7 +122,9 @@ impl Service {
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
         keys.close_redeemed()?;
-        let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses, &held)?;
+        let first = First::look(home.sessions());
+        let launched = launch(setup, listeners, &addresses, &held, first.report())?;
+        let Launched { handle, events, turn, warnings } = launched;
         let status = Status {
             id: id.to_string(),
             listen: addresses.clone(),
@@ -135,7 +137,7 @@ impl Service {
         let feed = Feed::new();
         let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
             .inspect_err(|_| stop.now("no control socket"))?;
-        let reporter = Reporter::start(handle, sources).map_err(|error| thread_failed(&error))?;
+        let reporter = Reporter::start(handle, sources, first).map_err(|error| thread_failed(&error))?;
         watcher.start(desk.clone(), stop.clone()).map_err(|error| thread_failed(&error))?;
         // Before the first event is passed on, so that none is missed.
         let lines = Some(feed.listen());
@@ -273,6 +275,7 @@ fn launch(
     listeners: Vec<Listener>,
     addresses: &[SocketAddr],
     held: &Arc<Held>,
+    first: Report,
 ) -> Result<Launched, Failure> {
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
@@ -285,7 +288,7 @@ fn launch(
     // A wildcard can be dialled back from anywhere, so it says most.
     let wildcard = addresses.iter().find(|addr| addr.ip().is_unspecified());
     settings.listening = wildcard.or_else(|| addresses.first()).copied();
-    let node = Node::new(settings, *seed, peers, pending);
+    let node = Node::new(settings, *seed, peers, pending).reporting(&first);
     let turn = Turn::default();
     let actor = HomeActor::at(home.dir()).in_turn(Turn::clone(&turn)).while_held(Arc::clone(held));
     let options = Options { actor: Box::new(actor), ..Options::default() };
