@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod failure;
+pub mod guard;
 pub mod held;
 pub mod home;
 pub mod journal;
