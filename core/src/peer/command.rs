@@ -191,6 +191,11 @@ pub enum Event {
     },
     /// A lease of this authority was granted or ended.
     Lease(Change),
+    /// The journal began to fail, or works again. While it fails no lease is granted or given back, and all else goes on.
+    Journal {
+        /// Whether it fails.
+        failing: bool,
+    },
     /// An invite was redeemed, and the peer's key is stored.
     Paired {
         /// By whom.

@@ -8,7 +8,7 @@ use relay_runtime::Events;
 use serde_json::value::RawValue;
 
 use super::engine::NodeHandle;
-use super::{Desk, Launched, Request, Setup, Status, launch};
+use super::{Desk, Keeping, Request, Setup, Status, launch};
 use crate::failure::Failure;
 use crate::held::Held;
 
@@ -32,19 +32,31 @@ impl Brief {
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
         let held = Arc::new(Held::take(&setup.home)?);
-        let launched = launch(setup, Vec::new(), &[], &held, Report::default())?;
-        let Launched { handle, events, turn, warnings: _ } = launched;
+        let (launched, events) = launch(setup, Vec::new(), &[], &held, Keeping::Nothing, &Report::default())?;
         ignore(events);
         let (runtime, pid) = (runtime.to_owned(), std::process::id());
         let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };
-        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, held, status), handle })
+        let handle = launched.handle.clone();
+        Ok(Self { desk: Desk::new(&launched, keys, held, status), handle })
     }
 
     /// Asks it.
     ///
     /// # Errors
-    /// As for [`Desk::carry_out`].
+    /// As for [`Desk::carry_out`]. It keeps no leases itself.
     pub fn ask(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        if let Request::LeaseClaim { authority, .. }
+        | Request::LeaseRelease { authority, .. }
+        | Request::LeaseList { authority } = &request
+        {
+            let authority = authority.as_ref().or_else(|| self.desk.authority());
+            if authority.is_none_or(|authority| authority.as_str() == self.desk.id()) {
+                return Err(Failure::refused(
+                    "relay serve is not running here, and this node keeps its own leases",
+                    "Start it: relay serve. Or name the peer that keeps them: --authority PEER.",
+                ));
+            }
+        }
         self.desk.carry_out(request)
     }
 }

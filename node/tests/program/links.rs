@@ -39,7 +39,11 @@ fn a_pairing_by_invite_leads_to_a_link_on_every_pair_of_event_loops() {
         assert_eq!(agreed(&up_a), agreed(&up_b));
         assert_eq!(
             agreed(&up_a),
-            (json!("binary"), json!(["frame-bin", "headroom", "unknown-ok"]), json!(1))
+            (
+                json!("binary"),
+                json!(["frame-bin", "headroom", "lease-fence", "lease-fleet", "unknown-ok"]),
+                json!(1)
+            )
         );
         assert_eq!((&up_a["peer"], &up_a["direction"]), (&json!(pair.b_id), &json!("inbound")));
         assert_eq!((&up_b["peer"], &up_b["direction"]), (&json!(pair.a_id), &json!("outbound")));

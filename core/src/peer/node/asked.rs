@@ -135,7 +135,7 @@ impl Node {
         let key = self.asked.waiting.iter().find(|(_, asked)| asked.asker == asker).map(|(key, _)| *key);
         let asked = key.and_then(|key| self.asked.waiting.remove(&key));
         if asked.is_some() {
-            out.answer(ticket, Answer::Failed(Failure::Withdrawn));
+            out.answer_free(ticket, Answer::Failed(Failure::Withdrawn));
         }
         asked.is_some()
     }

@@ -60,7 +60,7 @@ impl Node {
             }
         };
         if let Some(answer) = answer {
-            out.answer(ticket, answer);
+            out.answer_free(ticket, answer);
         }
     }
 
@@ -72,12 +72,12 @@ impl Node {
                     Ok(_) => answer,
                     Err(error) => Answer::Failed(Failure::NotStored(error)),
                 };
-                out.answer(ticket, answer);
+                out.answer_free(ticket, answer);
             }
             Some(Waiting::Addresses(peer)) => self.addresses_stored(peer, result, out),
             Some(Waiting::File(peer)) => {
                 if let Err(error) = result {
-                    out.event(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
+                    out.event_free(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
                 }
             }
             None => {}

@@ -101,7 +101,7 @@ impl Node {
             )
             | None => return,
         };
-        out.event(Event::Message(Message {
+        out.event_free(Event::Message(Message {
             peer: id,
             conn,
             id: text::clip(&envelope.id, Message::MAX_ID),
@@ -119,7 +119,7 @@ impl Node {
         let types = &mut known.heard().unknown_types;
         let msg_type = text::clip(name, UNKNOWN_TYPE_BYTES);
         if types.len() < UNKNOWN_TYPES && types.insert(msg_type.clone()) {
-            out.event(Event::UnknownType { peer: known.id.clone(), msg_type });
+            out.event_free(Event::UnknownType { peer: known.id.clone(), msg_type });
         }
     }
 }

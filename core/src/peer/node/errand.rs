@@ -213,7 +213,7 @@ impl Node {
         let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denials));
         let peer = peer.map(|peer| self.book.get(peer).id.clone());
         if errand.asker == Asker::Nobody || retry_in.is_some() {
-            out.event(Event::DialFailed { peer, address, reason: failure, retry_in });
+            out.event_free(Event::DialFailed { peer, address, reason: failure, retry_in });
         }
     }
 
@@ -221,7 +221,7 @@ impl Node {
     pub(super) fn tell(&mut self, now: Now, asker: Asker, answer: Answer, out: &mut Out) {
         match asker {
             Asker::Nobody => {}
-            Asker::Owner(ticket) => out.answer(ticket, answer),
+            Asker::Owner(ticket) => out.answer_free(ticket, answer),
             Asker::Lease(number) => self.lease_answered(now, number, answer, out),
         }
     }

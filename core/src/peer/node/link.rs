@@ -93,7 +93,7 @@ impl Node {
         known.link = Some(conn);
         known.linked_at = now.mono;
         self.redials.set(peer, None);
-        out.event(Event::LinkUp(view));
+        out.event_free(Event::LinkUp(view));
         self.beat(now, conn, out);
         self.arm(conn);
         true
@@ -227,7 +227,7 @@ impl Node {
         let known = self.book.get_mut(link.peer);
         debug_assert_eq!(known.link, Some(conn), "a peer's one link is the one that ends");
         known.link = None;
-        out.event(Event::LinkDown { peer: known.id.clone(), reason });
+        out.event_free(Event::LinkDown { peer: known.id.clone(), reason });
         if now.mono.since(known.linked_at) >= Backoff::SETTLED {
             known.backoff.reset();
         }

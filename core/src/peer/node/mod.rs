@@ -218,9 +218,8 @@ impl Node {
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
         let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
-        // While the journal fails, what is told of leases is durable.
-        let is_durable = kind == Kind::LeaseResult && self.leases.is_failing();
-        if is_durable || matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+        // While the journal fails, what is told of leases is durable, and nothing else rests on a record.
+        if self.leases.is_failing() || matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
             out.send_free(conn, write);
         } else {
             out.send(conn, write);
@@ -315,8 +314,14 @@ impl Machine for Node {
             Input::Drained { conn } => self.drained(now, conn),
             Input::Closed { conn, why, unsent: _ } => self.closed(now, conn, why, out),
             Input::Persisted { upto } => self.leases.persisted(upto),
-            Input::PersistFailed { .. } => self.leases.persist_failed(),
-            Input::Resumed { upto } => self.leases.resumed(now, upto, &mut Scribe(out)),
+            Input::PersistFailed { .. } => {
+                self.leases.persist_failed();
+                out.event_free(Event::Journal { failing: true });
+            }
+            Input::Resumed { upto } => {
+                self.leases.resumed(now, upto, &mut Scribe(out));
+                out.event_free(Event::Journal { failing: false });
+            }
             Input::Timer => {}
             Input::Acted { id, result } => self.acted(now, id, result, out),
             Input::Drain { by: _ } => self.drain(now, out),
