@@ -31,11 +31,6 @@ impl Came {
     pub(super) fn code(self) -> u8 {
         128 + u8::try_from(self.signal.as_raw()).unwrap_or(0)
     }
-
-    /// Its name.
-    pub(super) fn name(self) -> &'static str {
-        signal_hook::low_level::signal_name(self.signal.as_raw()).unwrap_or("a signal")
-    }
 }
 
 const WATCHED: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT];
