@@ -6,6 +6,7 @@ mod control;
 mod ends;
 mod files;
 mod journals;
+mod lease_run;
 mod links;
 mod running;
 mod secrets;
