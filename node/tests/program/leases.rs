@@ -59,8 +59,8 @@ fn a_lease_is_claimed_shown_refused_to_others_and_released() {
     let shape = json!({"authority": id, "id": "l1", "resource": "res:demo", "owner": owner, "mode": "exclusive",
         "reason": "why", "acquired_at": granted["lease"]["acquired_at"], "expires_at": expires, "ttl": 120,
         "fencing_token": token});
-    assert_eq!(listed, [shape.clone()]);
-    assert_eq!(home.json(&["lease", "show", "l1"]), [shape]);
+    assert_eq!(listed, [shape]);
+    assert_eq!(home.json(&["lease", "show", "l1"]), listed);
     let text = home.run(&["lease", "list"]).out;
     assert_eq!(
         text,
