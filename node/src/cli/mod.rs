@@ -12,6 +12,7 @@ mod identity;
 mod invite;
 mod join;
 mod journal;
+mod lease;
 mod lease_run;
 mod live;
 mod log;
@@ -22,6 +23,7 @@ mod secret;
 mod send;
 mod serve;
 mod session;
+mod span;
 mod words;
 mod world;
 
@@ -105,7 +107,7 @@ enum Command {
     #[command(subcommand)]
     Peers(peers::Peers),
     #[command(subcommand)]
-    Lease(lease_run::Lease),
+    Lease(lease::Lease),
     #[command(subcommand)]
     Session(session::Session),
     #[command(subcommand)]
