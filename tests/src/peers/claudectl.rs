@@ -75,6 +75,25 @@ impl ClaudectlHome {
         home
     }
 
+    /// Keeps the fleet's leases itself.
+    ///
+    /// # Panics
+    /// Where its config cannot be written.
+    pub fn keeps_leases(&self) {
+        self.asks(&self.id);
+    }
+
+    /// Names the peer that keeps the fleet's leases.
+    ///
+    /// # Panics
+    /// Where its config cannot be written.
+    pub fn asks(&self, authority: &str) {
+        let path = self.path().join(".config/claudectl/config.toml");
+        let mut text = std::fs::read_to_string(&path).expect("the config was written");
+        text.push_str(&format!("lease_authority = \"{authority}\"\n"));
+        std::fs::write(path, text).expect("a config can be written");
+    }
+
     /// Knows a peer's key, and where it is.
     ///
     /// # Panics
