@@ -59,6 +59,14 @@ impl Owner {
     pub(super) const fn last(&self) -> Mono {
         self.last
     }
+
+    /// One lease less. Without any, until when it renewed says nothing of what it will be granted.
+    pub(super) fn remove_lease(&mut self, lease: u32) {
+        self.leases.remove(&lease);
+        if self.leases.is_empty() {
+            self.last = Mono::ZERO;
+        }
+    }
 }
 
 /// What a heartbeat changed for an owner.

@@ -46,6 +46,9 @@ impl Authority {
                 let owner = self.owner(&session, &peer)?;
                 if listed {
                     self.owners.list(owner, seq);
+                } else if self.owners.get(owner).leases.is_empty() {
+                    // While it only waited, nothing was recorded of what heartbeats said.
+                    self.owners.unlist(owner, Mono::ZERO);
                 }
                 let holds = mode == Mode::Exclusive;
                 let row = Row {

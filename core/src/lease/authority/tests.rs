@@ -184,8 +184,14 @@ impl Rig {
     }
 
     fn restored(&self, boot: &str) -> Authority {
+        self.restored_from(&(String::new(), 0), boot)
+    }
+
+    /// What a snapshot and the records behind it restore.
+    fn restored_from(&self, (snapshot, upto): &(String, usize), boot: &str) -> Authority {
         let mut authority = Authority::new(BootId::new(boot));
-        for (record, seq) in self.journal.iter().zip(1..) {
+        authority.restore_snapshot(snapshot.as_bytes()).expect("a snapshot that was written");
+        for (record, seq) in self.journal.iter().zip(1..).skip(*upto) {
             let record = Record::read(record).expect("a record that was written");
             authority.restore(Seq::new(seq), record).expect("a journal that was written");
         }

@@ -124,6 +124,37 @@ fn queue_places_survive_a_restart() {
 }
 
 #[test]
+fn what_an_owner_renewed_before_it_only_waits_is_no_part_of_the_state() {
+    let mut rig = Rig::new();
+    granted(rig.claim("a@p", "l1", "res:x"));
+    granted(rig.claim("b@q", "l2", "res:y"));
+    let waiter = waits(rig.wait("b@q", "l3", "res:x"));
+    rig.heard("q", &["b"]);
+    rig.heard("q", &[]);
+    rig.release("b@q", "l2");
+    let snapshot = (rig.image(), rig.journal.len());
+    rig.release("a@p", "l1");
+    granted(rig.poll("b@q", "l3", "res:x", &waiter));
+    assert_eq!(image(&rig.restored_from(&snapshot, "boot-1")), rig.image());
+}
+
+#[test]
+fn a_session_that_left_the_heartbeat_while_it_only_waited_is_not_listed_after_a_restart() {
+    let mut rig = Rig::new();
+    granted(rig.claim("a@p", "l1", "res:x"));
+    granted(rig.claim("b@q", "l2", "res:y"));
+    let waiter = waits(rig.wait("b@q", "l3", "res:x"));
+    rig.heard("q", &["b"]);
+    rig.release("b@q", "l2");
+    rig.heard("q", &[]);
+    rig.release("a@p", "l1");
+    granted(rig.poll("b@q", "l3", "res:x", &waiter));
+    rig.restart("boot-1");
+    rig.pass(secs(60));
+    assert!(rig.list().is_empty(), "its time began with its grant");
+}
+
+#[test]
 fn a_record_that_no_version_wrote_is_refused() {
     for bad in ["", "{}", "[]", r#"{"record":"lease_new"}"#, r#"{"record":"lease_ended","token":1}"#] {
         assert!(Record::read(bad.as_bytes()).is_err(), "{bad}");
