@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use relay_core::peer::pairing::PairingCode;
+use relay_core::secret::encode_hex;
 use relay_core::text::PeerId;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -98,6 +99,28 @@ impl<'c> Context<'c> {
         let mut bytes = Zeroizing::new([0; PairingCode::BYTES]);
         self.random(&mut *bytes)?;
         Ok(PairingCode::from_bytes(*bytes))
+    }
+
+    /// A word that nobody has used: 16 hex digits.
+    ///
+    /// # Errors
+    /// If the machine gives no random bytes.
+    pub fn fresh_word(&mut self) -> Result<String, Failure> {
+        let mut bytes = [0; 8];
+        self.random(&mut bytes)?;
+        Ok(encode_hex(&bytes))
+    }
+
+    /// A session of this command's own: one name for two commands would be one owner.
+    ///
+    /// # Errors
+    /// If the machine gives no random bytes.
+    pub fn own_session(&mut self) -> Result<String, Failure> {
+        let host = self.system.host_name();
+        let short = host.split('.').next().unwrap_or_default();
+        let clean = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let short: String = short.chars().take(64).map(clean).collect();
+        Ok(format!("cli-{short}-{}", &self.fresh_word()?[..8]))
     }
 
     /// What a node of this home is started with.

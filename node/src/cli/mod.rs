@@ -12,6 +12,7 @@ mod identity;
 mod invite;
 mod join;
 mod journal;
+mod lease;
 mod live;
 mod log;
 mod output;
@@ -20,6 +21,7 @@ mod peers;
 mod secret;
 mod send;
 mod serve;
+mod span;
 mod words;
 mod world;
 
@@ -102,6 +104,8 @@ enum Command {
     #[command(subcommand)]
     Peers(peers::Peers),
     #[command(subcommand)]
+    Lease(lease::Lease),
+    #[command(subcommand)]
     Journal(journal::Journal),
 }
 
@@ -118,6 +122,7 @@ fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> 
         Command::Accept(command) => command.run(context),
         Command::Invite(command) => command.run(context),
         Command::Peers(command) => command.run(context),
+        Command::Lease(command) => command.run(context),
         Command::Journal(command) => command.run(context),
     }
 }

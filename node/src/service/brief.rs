@@ -7,6 +7,7 @@ use relay_runtime::Events;
 use serde_json::value::RawValue;
 
 use super::engine::NodeHandle;
+use super::lease::keeps_none;
 use super::{Desk, Keeping, Request, Setup, Status, launch};
 use crate::failure::Failure;
 use crate::held::Held;
@@ -50,10 +51,7 @@ impl Brief {
         {
             let authority = authority.as_ref().or_else(|| self.desk.authority());
             if authority.is_none_or(|authority| authority.as_str() == self.desk.id()) {
-                return Err(Failure::refused(
-                    "relay serve is not running here, and this node keeps its own leases",
-                    "Start it: relay serve. Or name the peer that keeps them: --authority PEER.",
-                ));
+                return Err(keeps_none());
             }
         }
         self.desk.carry_out(request)

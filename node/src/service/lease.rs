@@ -364,6 +364,15 @@ impl Desk {
     }
 }
 
+/// Leases are kept by a service alone, and none runs here.
+#[must_use]
+pub fn keeps_none() -> Failure {
+    Failure::refused(
+        "relay serve is not running here, and this node keeps its own leases",
+        "Start it: relay serve. Or name the peer that keeps them: --authority PEER.",
+    )
+}
+
 /// There is no such lease.
 #[must_use]
 pub fn not_found(authority: &str, lease_id: &str) -> Failure {

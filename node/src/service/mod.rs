@@ -36,7 +36,7 @@ pub use brief::Brief;
 pub use desk::{Desk, kind, sendable};
 pub use engine::{NodeEvents, NodeHandle};
 pub use feed::Feed;
-pub use lease::{Claimed, Granted, LeaseView, Leases, Released, Resource, not_found};
+pub use lease::{Claimed, Granted, LeaseView, Leases, Released, Resource, keeps_none, not_found};
 pub use line::{Line, Link, What};
 pub use lock::Lock;
 pub use records::Records;
