@@ -12,6 +12,7 @@ use relay_core::text::PeerId;
 use crate::atomic;
 use crate::failure::Failure;
 use crate::keys::Keys;
+use crate::sessions::Sessions;
 
 /// Longest `identity` file that is read, in bytes: an id, with white space round it.
 const MAX_IDENTITY_FILE: usize = 1024;
@@ -77,6 +78,12 @@ impl Home {
     #[must_use]
     pub fn journal_path(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.db"))
+    }
+
+    /// The sessions of this machine, as this home knows them.
+    #[must_use]
+    pub fn sessions(&self) -> Sessions {
+        Sessions::at(self.dir.join("sessions"))
     }
 
     /// The keys of this home.

@@ -101,7 +101,8 @@ pub enum Command {
     },
     /// List the peers. [`Answer::Peers`].
     Peers,
-    /// What heartbeats say from now on. [`Answer::Done`].
+    /// What heartbeats say from now on. Where other sessions run than before, every link is told at once, at most once a
+    /// second. [`Answer::Done`].
     Report(Report),
 }
 

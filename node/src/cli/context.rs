@@ -36,6 +36,10 @@ pub struct Context<'c> {
     globals: Globals,
     colour: bool,
     runtime_dir: Option<OsString>,
+    /// Whether any of the three streams is a terminal.
+    on_a_terminal: bool,
+    /// What the command ends with where nothing failed.
+    code: u8,
     system: &'c mut dyn System,
 }
 
@@ -62,6 +66,8 @@ impl<'c> Context<'c> {
             globals: globals.clone(),
             colour,
             runtime_dir,
+            on_a_terminal: world.terminals.stdin || world.terminals.stdout || world.terminals.stderr,
+            code: 0,
             system: &mut *world.system,
         })
     }
@@ -204,6 +210,21 @@ impl<'c> Context<'c> {
         }
     }
 
+    /// Whether somebody sits at a terminal that this command reads or writes.
+    #[must_use]
+    pub(super) const fn is_on_a_terminal(&self) -> bool {
+        self.on_a_terminal
+    }
+
+    /// Has this command end with a code that is not its own.
+    pub(super) const fn end_with(&mut self, code: u8) {
+        self.code = code;
+    }
+
+    pub(super) const fn code(&self) -> u8 {
+        self.code
+    }
+
     /// The wall clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
@@ -227,7 +248,7 @@ impl<'c> Context<'c> {
         Ok(reachable)
     }
 
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+    pub(super) fn random(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         self.system.random(bytes).map_err(|error| {
             Failure::refused(format!("this machine gives no random bytes: {error}"), "Try again.")
         })

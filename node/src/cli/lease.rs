@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Context;
+use super::lease_run::Run;
 use super::live::{self, Item, Pace};
 use super::span::{span, ttl};
 use crate::clock;
@@ -31,6 +32,7 @@ const HEADING: [&str; 7] = ["LEASE", "RESOURCE", "OWNER", "MODE", "ENDS", "TOKEN
 pub(super) enum Lease {
     Claim(Claim),
     Release(Release),
+    Run(Run),
     /// List the leases that are held
     #[command(after_help = "Example:\n  relay lease list --watch")]
     List {
@@ -139,6 +141,7 @@ impl Lease {
         match self {
             Self::Claim(claim) => claim.run(context),
             Self::Release(release) => release.run(context),
+            Self::Run(run) => run.run(context),
             Self::List { watch: false, at } => list(&at, context),
             Self::List { watch: true, at } => watch(&at, context),
             Self::Show { id, at } => show(&id, &at, context),

@@ -68,6 +68,14 @@ impl Client {
         self.exchange(&line)
     }
 
+    /// The connection, for another thread to close while an answer is waited for: the request is taken back then.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn line(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
+    }
+
     /// Listens to all that the node tells from now on.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use relay_core::peer::Report;
 use relay_runtime::Events;
 use serde_json::value::RawValue;
 
@@ -32,7 +33,7 @@ impl Brief {
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
         let held = Arc::new(Held::take(&setup.home)?);
-        let (launched, events) = launch(setup, Vec::new(), &[], &held, Keeping::Nothing)?;
+        let (launched, events) = launch(setup, Vec::new(), &[], &held, Keeping::Nothing, &Report::default())?;
         ignore(events);
         let (runtime, pid) = (runtime.to_owned(), std::process::id());
         let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };

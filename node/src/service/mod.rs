@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use relay_core::journal::{Journal, Seq};
-use relay_core::peer::{Event, Node, Settings};
+use relay_core::peer::{Event, Node, Report, Settings};
 use relay_core::text::PeerId;
 use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
@@ -42,7 +42,7 @@ pub use lock::Lock;
 pub use records::Records;
 pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, Sent, Status};
 
-use self::report::{Reporter, Sources};
+use self::report::{First, Reporter, Sources};
 use self::watch::Watcher;
 use crate::actor::{HomeActor, Turn};
 use crate::config::Config;
@@ -127,7 +127,9 @@ impl Service {
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
         keys.close_redeemed()?;
-        let (launched, events) = launch(setup, listeners, &addresses, &held, Keeping::Journal)?;
+        let first = First::look(home.sessions());
+        let (launched, events) =
+            launch(setup, listeners, &addresses, &held, Keeping::Journal, &first.report())?;
         let status = Status {
             id: id.to_string(),
             listen: addresses.clone(),
@@ -141,7 +143,7 @@ impl Service {
         let feed = Feed::new();
         let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
             .inspect_err(|_| stop.now("no control socket"))?;
-        let reporter = Reporter::start(handle, sources).map_err(|error| thread_failed(&error))?;
+        let reporter = Reporter::start(handle, sources, first).map_err(|error| thread_failed(&error))?;
         watcher.start(desk.clone(), stop.clone()).map_err(|error| thread_failed(&error))?;
         // Before the first event is passed on, so that none is missed.
         let lines = Some(feed.listen());
@@ -295,6 +297,7 @@ fn launch(
     addresses: &[SocketAddr],
     held: &Arc<Held>,
     keeping: Keeping,
+    first: &Report,
 ) -> Result<(Launched, NodeEvents), Failure> {
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
@@ -310,7 +313,7 @@ fn launch(
     let authority = config.authority.filter(|authority| *authority != settings.id);
     settings.authority.clone_from(&authority);
     settings.boot = durable::boot();
-    let mut node = Node::new(settings, *seed, peers, pending);
+    let mut node = Node::new(settings, *seed, peers, pending).reporting(first);
     let journal = match keeping {
         Keeping::Nothing => None,
         Keeping::Journal => Some(durable::restore(&mut node, &home)?),

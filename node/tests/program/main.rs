@@ -9,4 +9,5 @@ mod journals;
 mod links;
 mod running;
 mod secrets;
+mod sessions;
 mod support;

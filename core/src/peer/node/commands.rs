@@ -9,10 +9,9 @@ use core::time::Duration;
 use super::accept::{peer_file, write_key};
 use super::errand::{Asker, Attempt, Errand, Purpose};
 use super::state::{Slot, State, Waiting};
-use super::{Node, Out, beat};
+use super::{Node, Out};
 use crate::action::{ActId, Acted, Action};
 use crate::machine::Ticket;
-use crate::message::heartbeat::Sessions;
 use crate::message::{Kind, RawValue};
 use crate::outbox::Close;
 use crate::peer::addresses::Addresses;
@@ -56,11 +55,7 @@ impl Node {
             Command::Lease { authority, ask } => self.ask_for_lease(now, ticket, authority, ask, out),
             Command::Peers => Some(Answer::Peers(self.peers(now))),
             Command::Report(report) => {
-                self.beats = beat::payloads(&self.settings.id, &report);
-                if let Some(sessions) = report.sessions.as_deref().and_then(Sessions::new) {
-                    let own = self.settings.id.clone();
-                    self.renew_leases(now, &own, sessions, out);
-                }
+                self.report(now, &report, out);
                 Some(Answer::Done)
             }
         };

@@ -26,6 +26,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use self::asked::AskedList;
+use self::beat::News;
 use self::errand::Errand;
 use self::leases::Scribe;
 use self::requests::Requests;
@@ -104,6 +105,7 @@ pub struct Node {
     listeners: BTreeSet<ListenerId>,
     /// What heartbeats say, where headroom is spoken of and where it is not.
     beats: [Box<RawValue>; 2],
+    news: News,
     links: usize,
     /// What the peers of links say their versions are.
     versions: Shared,
@@ -159,6 +161,7 @@ impl Node {
             requests: Requests::default(),
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
+            news: News::default(),
             links: 0,
             versions: Shared::default(),
             dials: 0,
@@ -210,6 +213,7 @@ impl Node {
         self.asked_due(now, out);
         self.refusals_due(now, out);
         self.requests_due(now, out);
+        self.news_due(now, out);
         self.leases.fire(now, &mut Scribe(out));
     }
 
@@ -342,7 +346,7 @@ impl Machine for Node {
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
         let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
-        let leases = [self.leases.deadline(), self.requests.deadline()];
+        let leases = [self.leases.deadline(), self.requests.deadline(), self.news.deadline()];
         let due = own.into_iter().chain(leases).flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
