@@ -204,7 +204,7 @@ impl Owners {
     ) -> alloc::vec::Vec<(OwnerIndex, Turn)> {
         let side = self.side(side);
         let counted = side.heard.after(HEARD_FOR);
-        let turn = |(session, owner): (&Box<str>, &OwnerIndex)| {
+        let turn = |session: &str, owner: &OwnerIndex| {
             let was = self.get(*owner).listed.is_some();
             match (was, named.contains(session)) {
                 (true, true) if counted < heard => Some((*owner, Turn::Listed)),
@@ -213,7 +213,7 @@ impl Owners {
                 (true, true) | (false, false) => None,
             }
         };
-        side.owners.iter().filter_map(turn).collect()
+        side.owners.iter().filter_map(|(session, owner)| turn(session, owner)).collect()
     }
 
     /// Takes a heartbeat as the peer's newest.

@@ -199,13 +199,13 @@ impl Authority {
     /// # Errors
     /// As for [`restore`](Self::restore).
     pub fn restore_snapshot(&mut self, snapshot: &[u8]) -> Result<(), BadRecord> {
-        read_lines(snapshot, |seq, record| match record {
+        read_lines(snapshot, |seq, record| {
             // The instants of a snapshot are those of its boot already.
-            Record::LeaseBoot { boot, .. } => {
-                self.restored = Some(BootId::new(&boot));
-                Ok(())
+            if let Record::LeaseBoot { boot, .. } = &record {
+                self.restored = Some(BootId::new(boot));
+                return Ok(());
             }
-            record => self.restore(seq, record),
+            self.restore(seq, record)
         })
     }
 

@@ -211,17 +211,13 @@ fn image(authority: &Authority) -> String {
 }
 
 fn granted(outcome: Outcome) -> Lease {
-    match outcome {
-        Outcome::Granted(lease) => lease,
-        other => panic!("not granted: {other:?}"),
-    }
+    let Outcome::Granted(lease) = outcome else { panic!("not granted: {outcome:?}") };
+    lease
 }
 
 fn waits(outcome: Outcome) -> String {
-    match outcome {
-        Outcome::Queued { waiter_id, .. } => waiter_id,
-        other => panic!("not queued: {other:?}"),
-    }
+    let Outcome::Queued { waiter_id, .. } = outcome else { panic!("not queued: {outcome:?}") };
+    waiter_id
 }
 
 fn is_error(outcome: &Outcome) -> bool {

@@ -48,14 +48,11 @@ impl Rig {
                 let key = format!("{who} {id}");
                 let waiter_id = places.get(&key).cloned();
                 let asked = LeaseClaim { wait: *wait, waiter_id, ttl_secs: 30, ..claim(who, &id, what) };
-                match self.ask(who, asked) {
-                    Outcome::Queued { waiter_id, .. } => {
-                        places.insert(key, waiter_id);
-                    }
-                    Outcome::Granted(_) | Outcome::WaiterGone => {
-                        places.remove(&key);
-                    }
-                    _ => {}
+                let outcome = self.ask(who, asked);
+                if let Outcome::Queued { waiter_id, .. } = outcome {
+                    places.insert(key, waiter_id);
+                } else if matches!(outcome, Outcome::Granted(_) | Outcome::WaiterGone) {
+                    places.remove(&key);
                 }
             }
             Act::Release { who, id } => {
@@ -83,19 +80,19 @@ impl Rig {
     fn held_by_journal(&self) -> Vec<(u64, String, String)> {
         let mut held: Vec<(u64, String, String)> = Vec::new();
         for (bytes, seq) in self.journal.iter().zip(1_u64..) {
-            match Record::read(bytes).expect("a record") {
-                Record::LeaseGranted { session, peer, kind, value, mode: Mode::Exclusive, .. } => {
-                    let new = (seq, format!("{session}@{peer}"), format!("{kind}:{value}"));
-                    for (_, owner, resource) in &held {
-                        assert!(
-                            *owner == new.1 || !overlap(resource, &new.2),
-                            "{owner} holds {resource}: {new:?}"
-                        );
-                    }
-                    held.push(new);
+            let record = Record::read(bytes).expect("a record");
+            if let Record::LeaseEnded { token, .. } = &record {
+                held.retain(|(other, ..)| other != token);
+            }
+            if let Record::LeaseGranted { session, peer, kind, value, mode: Mode::Exclusive, .. } = record {
+                let new = (seq, format!("{session}@{peer}"), format!("{kind}:{value}"));
+                for (_, owner, resource) in &held {
+                    assert!(
+                        *owner == new.1 || !overlap(resource, &new.2),
+                        "{owner} holds {resource}: {new:?}"
+                    );
                 }
-                Record::LeaseEnded { token, .. } => held.retain(|(other, ..)| *other != token),
-                _ => {}
+                held.push(new);
             }
         }
         held
