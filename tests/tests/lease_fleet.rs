@@ -348,6 +348,42 @@ fn an_answer_that_is_lost_on_the_way_is_asked_for_again_with_success() {
 }
 
 #[test]
+fn an_answer_that_an_authority_gives_by_another_connection_reaches_the_request_that_it_answers() {
+    let mut fleet = Fleet::new(3);
+    let (raw, other) = (fleet.raw(), fleet.raw());
+    let at = raw.address();
+    let relay = fleet.relay("relay", |spec| {
+        spec.knows_at("raw", [at]);
+        spec.knows("other");
+        spec.settings.authority = Some(id("raw"));
+        spec.settings.dial_known = false;
+    });
+    let link = fleet.join(&raw, relay, "raw", LASTING);
+    let others = fleet.join(&other, relay, "other", LASTING);
+    let tickets = ["l1", "l2"].map(|lease| fleet.tell(relay, command(ask(lease, lease, None))));
+    fleet.world.settle();
+    let (visits, mut answers) = (raw.visits(), Vec::new());
+    for talk in &visits {
+        fleet.send(talk, &wire::challenge(&"ab".repeat(32)));
+        fleet.send(talk, &wire::ack("raw", r#"{"status":"ok","proto":1,"features":["lease-fleet"]}"#));
+        let claim = talk.of_type("lease_claim")[0].payload.clone();
+        let answer = json!({
+            "request_id": claim["request_id"], "outcome": "granted",
+            "lease": {"id": claim["lease_id"], "owner_session_id": "s@relay", "expires_at": "2030-01-01T00:00:00Z", "ttl_secs": 60},
+        });
+        answers.push(wire::line("lease_result", &answer.to_string()));
+    }
+    // Whoever is not asked cannot answer.
+    fleet.send(&others, &answers[0]);
+    assert!(!is_granted(&fleet, relay, tickets[0]));
+    // By the connection that the other request came by, and by the link.
+    fleet.send(&visits[1], &answers[0]);
+    fleet.send(&link, &answers[1]);
+    assert!(tickets.iter().all(|ticket| is_granted(&fleet, relay, *ticket)));
+    assert!(visits.iter().all(Talk::is_over) && link.is_open());
+}
+
+#[test]
 fn a_requester_refuses_before_sending_where_lease_fleet_was_not_agreed() {
     let mut fleet = Fleet::new(3);
     let raw = fleet.raw();

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use serde::Serialize;
 
+use super::Ended;
 use crate::message::lease::{Lease, LeaseClaim, LeaseList, LeaseRelease, LeaseResult, Mode, Outcome};
 use crate::message::{Kind, RawValue};
 use crate::secret::Entropy;
@@ -134,6 +135,7 @@ pub struct Requester {
     request_id: String,
     waiter_id: Option<String>,
     attempt: u8,
+    first_sent: Mono,
     sent: Mono,
     deadline: Mono,
     give_up: Option<Mono>,
@@ -160,6 +162,7 @@ impl Requester {
             request_id: String::new(),
             waiter_id: None,
             attempt: 0,
+            first_sent: now,
             sent: now,
             deadline: now,
             give_up: patience,
@@ -187,7 +190,29 @@ impl Requester {
         }
     }
 
-    /// An answer came, from an authority whose clock then said `stamped`. One to another request changes nothing.
+    /// What names this request in its answer.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// An answer came by another way than that of the newest attempt, so that it may be to an earlier one: what is
+    /// certain counts from the first. Else as [`answered`](Self::answered).
+    pub fn answered_elsewhere(
+        &mut self,
+        now: Mono,
+        stamped: Wall,
+        result: LeaseResult,
+        entropy: &mut Entropy,
+    ) -> Next {
+        if result.request_id == self.request_id {
+            self.sent = self.first_sent;
+        }
+        self.answered(now, stamped, result, entropy)
+    }
+
+    /// The answer to the newest attempt came, from an authority whose clock then said `stamped`. One to another request
+    /// changes nothing.
     pub fn answered(&mut self, now: Mono, stamped: Wall, result: LeaseResult, entropy: &mut Entropy) -> Next {
         if result.request_id != self.request_id || self.phase == Phase::Resting {
             return Next::Rest;
@@ -213,6 +238,13 @@ impl Requester {
             (Outcome::WaiterGone, Ask::Claim { wait: Some(_), .. }) => {
                 self.waiter_id = None;
                 self.rest(now)
+            }
+            // Not every authority remembers what it did for whom: where an answer was lost, it was an earlier attempt of
+            // this request that released it, since nobody else can.
+            (Outcome::NotActive { status }, Ask::Release { .. })
+                if self.attempt > 1 && status.as_deref() == Some(Ended::Released.as_str()) =>
+            {
+                Next::Done(Ok(Answered::Other(Outcome::Released)))
             }
             (outcome, _) => Next::Done(Ok(Answered::Other(outcome))),
         }
@@ -272,6 +304,7 @@ impl Requester {
         self.request_id = alloc::format!("req_{:016x}{:016x}", entropy.draw_u64(), entropy.draw_u64());
         self.phase = Phase::Asked;
         self.attempt = 0;
+        self.first_sent = now;
         self.send(now)
     }
 

@@ -149,6 +149,33 @@ fn an_answer_to_another_request_is_skipped() {
 }
 
 #[test]
+fn an_answer_that_may_be_to_an_earlier_attempt_is_certain_from_the_first() {
+    let mut rig = Rig::new(None);
+    rig.pass(ATTEMPT_TIME);
+    rig.pass(Duration::from_secs(1));
+    let request_id = rig.request.request_id().to_string();
+    let result = LeaseResult { request_id, outcome: Outcome::Granted(lease()) };
+    let next = rig.request.answered_elsewhere(rig.now, WALL, result, &mut rig.entropy);
+    rig.take(next);
+    let Some(Ok(Answered::Granted { certain_until, .. })) = rig.done else { panic!("not granted") };
+    assert_eq!(certain_until, Mono::from_nanos(5).after(Duration::from_millis(59_500)));
+}
+
+#[test]
+fn a_lease_that_a_release_finds_released_when_it_is_repeated_was_released_by_it() {
+    let released = || Outcome::NotActive { status: Some("released".into()) };
+    let expired = || Outcome::NotActive { status: Some("expired".into()) };
+    for (attempts, outcome, told) in
+        [(1, released(), released()), (2, released(), Outcome::Released), (2, expired(), expired())]
+    {
+        let mut rig = Rig::asking(Ask::Release { lease_id: "l".into(), session: "s".into() });
+        (1..attempts).for_each(|_| rig.pass(ATTEMPT_TIME));
+        rig.answer(outcome);
+        assert_eq!(rig.done, Some(Ok(Answered::Other(told))));
+    }
+}
+
+#[test]
 fn a_waiting_claim_polls_a_second_after_each_answer_with_its_waiter_id() {
     let mut rig = Rig::new(Some(Patience::Endless));
     let first = rig.claim();

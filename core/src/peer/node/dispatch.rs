@@ -70,7 +70,9 @@ impl Node {
         envelope: &Envelope<'_>,
         out: &mut Out,
     ) {
-        if self.is_reply(now, conn, peer, kind, envelope, out) {
+        if self.is_reply(now, conn, peer, kind, envelope, out)
+            || self.is_stray_answer(now, peer, kind, envelope, out)
+        {
             return;
         }
         let known = self.book.get_mut(peer);

@@ -163,10 +163,12 @@ impl Node {
         if outbound.reply != Some(kind) {
             return;
         }
-        // An answer to another request is skipped.
+        // An answer to another request may be waited for by that one, and says nothing here.
         if let Some(asked) = &outbound.request_id
             && request_id(envelope.payload).as_ref() != Some(asked)
         {
+            let peer = outbound.peer;
+            self.is_stray_answer(now, peer, kind, envelope, out);
             return;
         }
         let message = Message {

@@ -10,11 +10,11 @@ use super::{BATCH, Node, Out};
 use crate::lease::{ATTEMPT_TIME, Ask, Next, Requester, Unanswered};
 use crate::machine::Ticket;
 use crate::message::lease::{LeaseResult, MAX_TTL_SECS, is_id, is_kind, is_session, is_value};
-use crate::message::{Kind, RawValue};
+use crate::message::{Envelope, Kind, RawValue};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::{Answer, Failure};
 use crate::text::PeerId;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Wall};
 
 /// Requests under way, by number.
 #[derive(Debug, Default)]
@@ -109,8 +109,13 @@ impl Node {
         let failure = match answer {
             Answer::Replied(message) => match LeaseResult::parse(&message.payload) {
                 Some(result) => {
-                    let stamped = message.timestamp;
-                    let next = running.request.answered(now.mono, stamped, result, &mut self.entropy);
+                    let (stamped, entropy) = (message.timestamp, &mut self.entropy);
+                    // A link carries the answers to all attempts, a connection of its own that to one.
+                    let next = if message.one_shot {
+                        running.request.answered(now.mono, stamped, result, entropy)
+                    } else {
+                        running.request.answered_elsewhere(now.mono, stamped, result, entropy)
+                    };
                     self.lease_next(now, number, next, out);
                     return;
                 }
@@ -160,6 +165,32 @@ impl Node {
                 self.lease_next(now, number, next, out);
             }
         }
+    }
+
+    /// Whether a peer's message answers a request, though not by the connection that asked: an authority that knows its
+    /// askers by their names alone may answer one request of a node by the connection of another, or by the link.
+    pub(super) fn is_stray_answer(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        kind: Kind,
+        envelope: &Envelope<'_>,
+        out: &mut Out,
+    ) -> bool {
+        if kind != Kind::LeaseResult || self.requests.running.is_empty() {
+            return false;
+        }
+        let Some(result) = LeaseResult::parse(envelope.payload) else { return false };
+        let asked = self.requests.running.iter_mut().find(|(_, running)| {
+            running.authority == Some(peer) && running.request.request_id() == result.request_id
+        });
+        let Some((number, running)) = asked else { return false };
+        let (number, stamped) = (*number, Wall::from_millis(envelope.timestamp));
+        let next = running.request.answered_elsewhere(now.mono, stamped, result, &mut self.entropy);
+        // What asked is not waited for any more.
+        self.end_attempt(now, Asker::Lease(number), out);
+        self.lease_next(now, number, next, out);
+        true
     }
 
     /// The time of some attempts, rests and waits is over.
