@@ -74,9 +74,9 @@ fn run(step: i64) -> (Vec<(Duration, String, Lapse)>, Vec<Mono>) {
     fleet.world.step_wall(authority.node, step);
     fleet.tell(one, report("[]"));
     fleet.pass(500);
-    let lapses = fleet.events(authority).iter().filter_map(|(at, event)| match event {
-        Event::Lease(change) => Some((*at, change.id.clone(), change.lapse)),
-        _ => None,
+    let lapses = fleet.events(authority).iter().filter_map(|(at, event)| {
+        let Event::Lease(change) = event else { return None };
+        Some((*at, change.id.clone(), change.lapse))
     });
     (lapses.collect(), granted.into_iter().map(|ticket| certain_until(&fleet, one, ticket)).collect())
 }

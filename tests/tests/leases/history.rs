@@ -56,7 +56,10 @@ impl History {
                 self.left += 1;
             }
             Record::LeaseBoot { .. } => {}
-            other => panic!("record {seq} is of no race: {other:?}"),
+            Record::LeaseSessionListed { .. }
+            | Record::LeaseSessionGone { .. }
+            | Record::LeaseSettled { .. }
+            | _ => panic!("record {seq} is of no race: {record:?}"),
         }
     }
 }

@@ -129,10 +129,11 @@ impl Storm {
     }
 
     fn answered(&mut self, ticket: Ticket) -> Answered {
-        match self.answer(ticket) {
-            Answer::Lease { result: Ok(answered), .. } => answered.clone(),
-            other => panic!("no answer about leases: {other:?}"),
-        }
+        let answer = self.answer(ticket);
+        let Answer::Lease { result: Ok(answered), .. } = answer else {
+            panic!("no answer about leases: {answer:?}")
+        };
+        answered.clone()
     }
 
     fn answer(&mut self, ticket: Ticket) -> &Answer {

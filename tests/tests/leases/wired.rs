@@ -21,7 +21,8 @@ pub(crate) fn home(program: &str, runtime: Runtime, peers: &[String]) -> RelayHo
     let home = RelayHome::new(program, RELAY, runtime);
     for peer in peers {
         let path = home.path().join(format!("peers/{peer}.key"));
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).mode(0o600).open(path).unwrap();
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
         file.write_all(wire::key(peer, RELAY).to_hex().as_bytes()).unwrap();
     }
     home
