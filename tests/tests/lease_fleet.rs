@@ -71,10 +71,9 @@ fn fleet_of(names: &[&str]) -> (Fleet, Relay, Vec<Relay>) {
 }
 
 fn answered(fleet: &Fleet, relay: Relay, ticket: Ticket) -> Option<&Result<Answered, Unanswered>> {
-    match fleet.answer(relay, ticket)? {
-        Answer::Lease { result, .. } => Some(result),
-        other => panic!("no answer about a lease: {other:?}"),
-    }
+    let answer = fleet.answer(relay, ticket)?;
+    let Answer::Lease { result, .. } = answer else { panic!("no answer about a lease: {answer:?}") };
+    Some(result)
 }
 
 fn is_granted(fleet: &Fleet, relay: Relay, ticket: Ticket) -> bool {

@@ -297,7 +297,7 @@ impl Authority {
     fn settle(&mut self, slot: Slot, how: Ended, request_id: &str) {
         let owner = self.table.get(slot).owner;
         let held = self.owners.get_mut(owner);
-        held.leases.remove(&slot);
+        held.remove_lease(slot);
         let (session, side) = (held.session.clone(), held.side);
         let side = self.owners.side_mut(side);
         side.leases -= 1;

@@ -59,6 +59,14 @@ impl Owner {
     pub(super) const fn last(&self) -> Mono {
         self.last
     }
+
+    /// One lease less. Without any, until when it renewed says nothing of what it will be granted.
+    pub(super) fn remove_lease(&mut self, lease: u32) {
+        self.leases.remove(&lease);
+        if self.leases.is_empty() {
+            self.last = Mono::ZERO;
+        }
+    }
 }
 
 /// What a heartbeat changed for an owner.
@@ -196,7 +204,7 @@ impl Owners {
     ) -> alloc::vec::Vec<(OwnerIndex, Turn)> {
         let side = self.side(side);
         let counted = side.heard.after(HEARD_FOR);
-        let turn = |(session, owner): (&Box<str>, &OwnerIndex)| {
+        let turn = |session: &str, owner: &OwnerIndex| {
             let was = self.get(*owner).listed.is_some();
             match (was, named.contains(session)) {
                 (true, true) if counted < heard => Some((*owner, Turn::Listed)),
@@ -205,7 +213,7 @@ impl Owners {
                 (true, true) | (false, false) => None,
             }
         };
-        side.owners.iter().filter_map(turn).collect()
+        side.owners.iter().filter_map(|(session, owner)| turn(session, owner)).collect()
     }
 
     /// Takes a heartbeat as the peer's newest.

@@ -106,6 +106,7 @@ impl fmt::Display for Unanswered {
 
 /// What to do next for a request.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is acted on at once, and never kept")]
 pub enum Next {
     /// Send this, over a connection of its own; whatever still runs for an earlier attempt is to be ended.
     Send(Kind, Box<RawValue>),

@@ -248,7 +248,7 @@ impl<'c> Context<'c> {
         Ok(reachable)
     }
 
-    pub(super) fn random(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         self.system.random(bytes).map_err(|error| {
             Failure::refused(format!("this machine gives no random bytes: {error}"), "Try again.")
         })

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use relay_core::message::lease::{is_id, is_session};
+use relay_core::message::lease::is_id;
 use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use serde::Serialize;
@@ -17,6 +17,7 @@ use crate::clock;
 use crate::failure::Failure;
 use crate::home::peer_id;
 use crate::service::{self, Claimed, Granted, LeaseView, Leases, Released, Request, Resource};
+use crate::sessions::session_name;
 
 /// How often the leases of another node are looked at again, whose changes nothing tells here.
 const POLL: Duration = Duration::from_secs(1);
@@ -31,8 +32,8 @@ const HEADING: [&str; 7] = ["LEASE", "RESOURCE", "OWNER", "MODE", "ENDS", "TOKEN
 #[command(disable_help_subcommand = true, after_help = "Example:\n  relay lease claim res:deploy --ttl 10m")]
 pub(super) enum Lease {
     Claim(Claim),
-    Release(Release),
     Run(Run),
+    Release(Release),
     /// List the leases that are held
     #[command(after_help = "Example:\n  relay lease list --watch")]
     List {
@@ -62,32 +63,39 @@ pub(super) enum Lease {
     after_help = "Example:\n  relay lease claim res:deploy --id deploy-1 --ttl 10m --reason \"release 1.4\""
 )]
 pub(super) struct Claim {
-    /// What to hold: KIND:VALUE, or a path with wildcards, which is path_glob:PATH
-    #[arg(value_name = "RESOURCE", value_parser = Resource::parse)]
-    resource: Resource,
-    /// exclusive: no other owner holds what overlaps; advisory: known to others and in nobody's way
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Exclusive, hide_possible_values = true)]
-    mode: Mode,
-    /// How long it holds without a renewal, a second to 7 days: 90, 90s, 5m, 2h, 7d
-    #[arg(long, value_name = "SPAN", default_value = "5m", value_parser = ttl)]
-    ttl: Duration,
-    /// Why, for those who find it held
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    reason: String,
-    /// Wait in its queue where it is held
-    #[arg(long)]
-    wait: bool,
-    /// Wait no longer than this
-    #[arg(long, value_name = "SPAN", value_parser = span, requires = "wait")]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// The session that holds it [default: one of its own, which the answer tells]
-    #[arg(long, value_name = "NAME", value_parser = session)]
+    #[arg(long, value_name = "NAME", value_parser = session_name)]
     session: Option<String>,
     /// The lease's name, by which it is released [default: a new one]
     #[arg(long, value_name = "ID", value_parser = lease_id)]
     id: Option<String>,
+}
+
+/// What is claimed, and of whom.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Wanted {
+    /// What to hold: KIND:VALUE, or a path with wildcards, which is path_glob:PATH
+    #[arg(value_name = "RESOURCE", value_parser = Resource::parse)]
+    pub(super) resource: Resource,
+    /// exclusive: no other owner holds what overlaps; advisory: known to others and in nobody's way
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Exclusive, hide_possible_values = true)]
+    pub(super) mode: Mode,
+    /// How long it holds without a renewal, a second to 7 days: 90, 90s, 5m, 2h, 7d
+    #[arg(long, value_name = "SPAN", default_value = "5m", value_parser = ttl)]
+    pub(super) ttl: Duration,
+    /// Why, for those who find it held
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(super) reason: String,
+    /// Wait in its queue where it is held
+    #[arg(long)]
+    pub(super) wait: bool,
+    /// Wait no longer than this
+    #[arg(long, value_name = "SPAN", value_parser = span, requires = "wait")]
+    pub(super) timeout: Option<Duration>,
     #[command(flatten)]
-    at: At,
+    pub(super) at: At,
 }
 
 /// Release a lease
@@ -98,7 +106,7 @@ pub(super) struct Release {
     #[arg(value_parser = lease_id)]
     id: String,
     /// The session that holds it [default: the one that the authority names, where it is of this node]
-    #[arg(long, value_name = "NAME", value_parser = session)]
+    #[arg(long, value_name = "NAME", value_parser = session_name)]
     session: Option<String>,
     #[command(flatten)]
     at: At,
@@ -109,15 +117,41 @@ pub(super) struct Release {
 pub(super) struct At {
     /// The peer that keeps the leases [default: the configured one, else this node]
     #[arg(long, value_name = "PEER", value_parser = peer_id)]
-    authority: Option<PeerId>,
+    pub(super) authority: Option<PeerId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Mode {
+pub(super) enum Mode {
     /// No other owner holds what overlaps.
     Exclusive,
     /// In nobody's way.
     Advisory,
+}
+
+impl Wanted {
+    /// The claim of this lease by this session.
+    pub(super) fn claim(
+        &self,
+        lease_id: &str,
+        session: &str,
+        wait: bool,
+        wait_within: Option<u64>,
+    ) -> Request {
+        Request::LeaseClaim {
+            authority: self.at.authority.clone(),
+            lease_id: lease_id.to_owned(),
+            session: session.to_owned(),
+            resource: self.resource.to_string(),
+            mode: match self.mode {
+                Mode::Exclusive => "exclusive".to_owned(),
+                Mode::Advisory => "advisory".to_owned(),
+            },
+            ttl: self.ttl.as_secs(),
+            reason: self.reason.clone(),
+            wait,
+            wait_within,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -140,8 +174,8 @@ impl Lease {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         match self {
             Self::Claim(claim) => claim.run(context),
-            Self::Release(release) => release.run(context),
             Self::Run(run) => run.run(context),
+            Self::Release(release) => release.run(context),
             Self::List { watch: false, at } => list(&at, context),
             Self::List { watch: true, at } => watch(&at, context),
             Self::Show { id, at } => show(&id, &at, context),
@@ -151,27 +185,15 @@ impl Lease {
 
 impl Claim {
     fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
-        let Self { resource, mode, ttl, reason, wait, timeout, session, id, at } = self;
+        let Self { wanted, session, id } = self;
         let session = session.map_or_else(|| context.own_session(), Ok)?;
         let lease_id = match id {
             Some(id) => id,
             None => format!("lease-{}", context.fresh_word()?),
         };
-        let request = Request::LeaseClaim {
-            authority: at.authority.clone(),
-            lease_id,
-            session: session.clone(),
-            resource: resource.to_string(),
-            mode: match mode {
-                Mode::Exclusive => "exclusive".to_owned(),
-                Mode::Advisory => "advisory".to_owned(),
-            },
-            ttl: ttl.as_secs(),
-            reason,
-            wait,
-            wait_within: timeout.map(|span| span.as_secs()),
-        };
-        let granted = at.ask::<Claimed>(&request, context)?.held(&resource)?;
+        let within = wanted.timeout.map(|span| span.as_secs());
+        let request = wanted.claim(&lease_id, &session, wanted.wait, within);
+        let granted = wanted.at.ask::<Claimed>(&request, context)?.held(&wanted.resource)?;
         tell(&granted, &session, context);
         Ok(())
     }
@@ -355,13 +377,4 @@ impl At {
 fn lease_id(text: &str) -> Result<String, String> {
     let rule = "the id of a lease is 1 to 96 printable ASCII characters without space and @";
     is_id(text).then(|| text.to_owned()).ok_or_else(|| rule.to_owned())
-}
-
-/// Reads the name of a session that holds leases.
-///
-/// # Errors
-/// The rule, in a line for people.
-fn session(text: &str) -> Result<String, String> {
-    let rule = "a session is 1 to 128 bytes without control characters and @";
-    is_session(text).then(|| text.to_owned()).ok_or_else(|| rule.to_owned())
 }

@@ -8,70 +8,19 @@ use std::time::Duration;
 
 use clap::Args;
 use relay_core::lease::Patience;
-use relay_core::message::lease::{MAX_TTL_SECS, Mode};
-use relay_core::secret::encode_hex;
 use relay_core::text::PeerId;
 use relay_core::time::Mono;
 use serde::de::DeserializeOwned;
 
 use super::Context;
+use super::lease::Wanted;
+use super::span::span;
 use crate::control::Client;
 use crate::failure::{Exit, Failure};
 use crate::guard::{Denied, Grant, Guard, Keeper, NOT_GOT, NotReleased, Papers, Plan};
-use crate::home::{Home, peer_id};
+use crate::home::Home;
 use crate::service::{Claimed, Leases, Released, Request, Resource};
 use crate::sessions::{Life, Session, session_name};
-
-/// What is asked for.
-#[derive(Args, Clone, Debug)]
-pub(super) struct Asked {
-    /// What to hold: kind:value, or a path, which may have * and ** in it
-    #[arg(value_name = "RESOURCE", value_parser = Resource::parse)]
-    resource: Resource,
-    /// exclusive or advisory
-    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "exclusive")]
-    mode: Mode,
-    /// How long it holds without a renewal: 1 s to 7 d
-    #[arg(long, value_name = "D", value_parser = ttl, default_value = "5m")]
-    ttl: Duration,
-    /// Why, for people
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
-    /// Wait where another holds it
-    #[arg(long)]
-    wait: bool,
-    /// How long to wait at most
-    #[arg(long, value_name = "D", value_parser = span, requires = "wait")]
-    timeout: Option<Duration>,
-    /// The peer that keeps the leases [default: the one of the configuration, else this node]
-    #[arg(long, value_name = "PEER", value_parser = peer_id)]
-    authority: Option<PeerId>,
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    Mode::parse(text).ok_or_else(|| "a mode is exclusive or advisory".to_owned())
-}
-
-fn ttl(text: &str) -> Result<Duration, String> {
-    span(text).and_then(|ttl| {
-        let fits = (1..=MAX_TTL_SECS).contains(&ttl.as_secs());
-        if fits { Ok(ttl) } else { Err("it is 1 s to 7 d".to_owned()) }
-    })
-}
-
-/// Reads a duration: a whole number of seconds, or of `s`, `m`, `h` or `d`.
-fn span(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let unit = match unit {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err("a duration is 90, 90s, 5m, 2h or 7d".to_owned()),
-    };
-    let secs = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    secs.map(Duration::from_secs).ok_or_else(|| "a duration is 90, 90s, 5m, 2h or 7d".to_owned())
-}
 
 /// Run a command while a lease is held
 ///
@@ -85,7 +34,7 @@ fn span(text: &str) -> Result<Duration, String> {
 )]
 pub(super) struct Run {
     #[command(flatten)]
-    asked: Asked,
+    wanted: Wanted,
     /// The session that holds it: one that is alive, else a new one of the command [default: a new one]
     #[arg(long, value_name = "NAME", value_parser = session_name)]
     session: Option<String>,
@@ -96,7 +45,7 @@ pub(super) struct Run {
     #[arg(long)]
     kill_on_loss: bool,
     /// How long what is told to end may take before it is killed
-    #[arg(long, value_name = "D", value_parser = span, default_value = "10s")]
+    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "10s")]
     grace: Duration,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -124,18 +73,16 @@ impl Run {
         let guard = Guard::prepare(&self.command, !context.is_on_a_terminal())
             .map_err(|error| Failure::refused(format!("no process can be started: {error}"), "Try again."))?;
         let (session, own) = self.session(guard.pid(), context)?;
-        let mut fresh = [0; 12];
-        context.random(&mut fresh)?;
         let keeper: Arc<dyn Keeper> = Arc::new(Through {
             home: context.home.clone(),
-            asked: self.asked.clone(),
-            lease_id: format!("run-{}", encode_hex(&fresh)),
+            wanted: self.wanted.clone(),
+            lease_id: format!("run-{}", context.fresh_word()?),
             session,
             line: Mutex::new(None),
         });
         let plan = Plan {
-            wait: self.asked.wait,
-            timeout: self.asked.timeout,
+            wait: self.wanted.wait,
+            timeout: self.wanted.timeout,
             on_loss: self.on_loss,
             kill_on_loss: self.kill_on_loss,
             grace: self.grace,
@@ -157,9 +104,8 @@ impl Run {
         {
             return Ok((name.clone(), None));
         }
-        let mut fresh = [0; 6];
-        context.random(&mut fresh)?;
-        let name = self.session.clone().unwrap_or_else(|| format!("run-{}", encode_hex(&fresh)));
+        let fresh = format!("run-{}", context.fresh_word()?);
+        let name = self.session.clone().unwrap_or(fresh);
         let dir = std::env::current_dir().ok();
         let session = sessions.start(&name, pid, dir.as_deref())?;
         Ok((name, Some(session)))
@@ -170,7 +116,7 @@ impl Run {
 #[derive(Debug)]
 struct Through {
     home: Home,
-    asked: Asked,
+    wanted: Wanted,
     lease_id: String,
     session: String,
     /// What a waiting claim is asked over.
@@ -179,7 +125,7 @@ struct Through {
 
 impl Through {
     fn authority(&self) -> Option<PeerId> {
-        self.asked.authority.clone()
+        self.wanted.at.authority.clone()
     }
 
     fn ask<T: DeserializeOwned>(&self, request: &Request, is_waiting: bool) -> Result<T, Failure> {
@@ -203,7 +149,7 @@ impl Through {
     }
 
     fn resource(&self) -> &Resource {
-        &self.asked.resource
+        &self.wanted.resource
     }
 }
 
@@ -214,17 +160,7 @@ impl Keeper for Through {
             Some(Patience::For(span)) => Some(span.as_secs() + u64::from(span.subsec_nanos() > 0)),
             Some(Patience::Endless) | None => None,
         };
-        let request = Request::LeaseClaim {
-            authority: self.authority(),
-            lease_id: self.lease_id.clone(),
-            session: self.session.clone(),
-            resource: self.resource().to_string(),
-            mode: self.asked.mode.as_str().to_owned(),
-            ttl: self.asked.ttl.as_secs(),
-            reason: self.asked.reason.clone(),
-            wait: wait.is_some(),
-            wait_within,
-        };
+        let request = self.wanted.claim(&self.lease_id, &self.session, wait.is_some(), wait_within);
         let claimed: Claimed = self.ask(&request, wait.is_some()).map_err(|failure| {
             if failure.exit == Exit::Usage { Denied::Refused(failure) } else { Denied::Unanswered(failure) }
         })?;

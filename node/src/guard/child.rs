@@ -217,9 +217,8 @@ fn the_word() -> io::Result<Option<(Papers, OwnedFd)>> {
             Err(error) => return Err(error.into()),
         }
     };
-    let stdin = carried.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
+    let stdin = carried.drain().find_map(|message| {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message { fds.next() } else { None }
     });
     let Some(stdin) = stdin else { return Ok(None) };
     Ok(Some((serde_json::from_slice(&word[..taken])?, stdin)))

@@ -1,18 +1,17 @@
 //! Leases, as commands ask for them and as they are told.
 
-use core::fmt;
 use core::time::Duration;
 
-use relay_core::lease::{ATTEMPT_TIME, ATTEMPTS, Answered, Ask, PATH_GLOB, Patience, Unanswered};
+use relay_core::lease::{ATTEMPT_TIME, ATTEMPTS, Answered, Ask, Patience, Unanswered};
 use relay_core::message::Utc;
-use relay_core::message::lease::{Blocker, Lease, Mode, Outcome, is_kind, is_value};
+use relay_core::message::lease::{Blocker, Lease, Mode, Outcome};
 use relay_core::peer::{Answer, Command};
 use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use relay_runtime::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::{Desk, explain};
+use super::{Desk, Resource, explain};
 use crate::clock;
 use crate::failure::Failure;
 
@@ -20,40 +19,6 @@ use crate::failure::Failure;
 const AN_ANSWER: Duration = Duration::from_secs(2 * ATTEMPTS as u64 * ATTEMPT_TIME.as_secs() + 10);
 /// The longest a claim may wait that waits for ever: a hundred years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-
-/// What a lease is on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Resource {
-    /// Its kind; those of two kinds have nothing to do with each other.
-    pub kind: String,
-    /// Its name within the kind.
-    pub value: String,
-}
-
-impl Resource {
-    /// Reads `kind:value`, or a bare path, which is a `path_glob`. What stands before the first colon is a kind unless it
-    /// can only be part of a path.
-    ///
-    /// # Errors
-    /// What of it is out of its bounds, in a line for people.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let named = text.split_once(':').filter(|(kind, _)| !kind.contains(['/', '.', '*', '?', '[', '{']));
-        let (kind, value) = named.unwrap_or((PATH_GLOB, text));
-        if !is_kind(kind) {
-            return Err(format!("the resource's kind is 1 to 32 of a-z, 0-9, _ and -, not {kind:?}"));
-        }
-        if !is_value(value) {
-            return Err("the resource's value is 1 to 512 bytes without control characters".to_owned());
-        }
-        Ok(Self { kind: kind.to_owned(), value: value.to_owned() })
-    }
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.value)
-    }
-}
 
 /// A lease, as every command shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -402,33 +367,6 @@ fn shown(at: Utc) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_resource_is_a_kind_and_a_value_or_a_path_alone() {
-        for (text, kind, value) in [
-            ("res:demo", "res", "demo"),
-            ("res:a:b", "res", "a:b"),
-            ("src/*", "path_glob", "src/*"),
-            ("a", "path_glob", "a"),
-            ("path_glob:src", "path_glob", "src"),
-            ("./a:b", "path_glob", "./a:b"),
-            ("src/a:b", "path_glob", "src/a:b"),
-        ] {
-            let read = Resource::parse(text).unwrap();
-            assert_eq!((read.kind.as_str(), read.value.as_str()), (kind, value), "{text}");
-        }
-        for (text, part) in [
-            ("", "value"),
-            ("res:", "value"),
-            (":x", "kind"),
-            ("Res:x", "kind is 1 to 32"),
-            (&format!("{}:x", "k".repeat(33)), "kind"),
-            (&"v".repeat(513), "value is 1 to 512"),
-            ("a\nb", "value"),
-        ] {
-            assert!(Resource::parse(text).unwrap_err().contains(part), "{text}");
-        }
-    }
 
     #[test]
     fn a_claim_that_is_granted_is_one_flat_object() {

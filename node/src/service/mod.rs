@@ -16,6 +16,7 @@ mod lock;
 mod records;
 pub mod report;
 mod request;
+mod resource;
 pub mod signals;
 mod watch;
 
@@ -36,11 +37,12 @@ pub use brief::Brief;
 pub use desk::{Desk, kind, sendable};
 pub use engine::{NodeEvents, NodeHandle};
 pub use feed::Feed;
-pub use lease::{Claimed, Granted, LeaseView, Leases, Released, Resource, keeps_none, not_found};
+pub use lease::{Claimed, Granted, LeaseView, Leases, Released, keeps_none, not_found};
 pub use line::{Line, Link, What};
 pub use lock::Lock;
 pub use records::Records;
 pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, Sent, Status};
+pub use resource::Resource;
 
 use self::report::{First, Reporter, Sources};
 use self::watch::Watcher;

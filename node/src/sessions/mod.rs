@@ -58,7 +58,7 @@ impl Session {
 /// # Errors
 /// The rule, in a line for people.
 pub fn session_name(text: &str) -> Result<String, String> {
-    let rule = "a session's name is 1 to 128 bytes, without control characters and without @";
+    let rule = "a session is 1 to 128 bytes without control characters and @";
     if is_session(text) { Ok(text.to_owned()) } else { Err(rule.to_owned()) }
 }
 
@@ -122,8 +122,9 @@ impl Sessions {
             started_at: clock::rfc3339(clock::wall(SystemTime::now())).unwrap_or_default(),
             project: project.map(ToOwned::to_owned),
         };
-        let (path, text) = (self.path(&session.name), serde_json::to_vec(&session));
-        let text = text.expect("a session has string keys only");
+        let path = self.path(&session.name);
+        let text = serde_json::to_vec(&session)
+            .map_err(|error| Failure::refused(format!("the session is no JSON: {error}"), ""))?;
         atomic::write(&path, &text, atomic::PRIVATE).map_err(|error| Failure::io("write", &path, &error))?;
         Ok(session)
     }

@@ -25,7 +25,7 @@ fn a_session_is_a_private_file_and_reads_back() {
     assert_eq!(sessions.list().unwrap(), []);
     let pid = std::process::id();
     let session = sessions.start("my work/1 ü", pid, Some(Path::new("/srv/app"))).unwrap();
-    assert_eq!(sessions.list().unwrap(), [session.clone()]);
+    assert_eq!(sessions.list().unwrap(), std::slice::from_ref(&session));
     assert_eq!((session.life(), session.project.as_deref()), (Life::Alive, Some("app")));
     let mode = fs::metadata(sessions.path("my work/1 ü")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -81,7 +81,7 @@ fn what_another_took_over_is_not_ended_for_the_one_before() {
     end(child);
     let second = sessions.start("a", std::process::id(), None).unwrap();
     assert!(!sessions.end_this(&first).unwrap());
-    assert_eq!(sessions.list().unwrap(), [second.clone()]);
+    assert_eq!(sessions.list().unwrap(), std::slice::from_ref(&second));
     assert!(sessions.end_this(&second).unwrap());
 }
 

@@ -28,6 +28,7 @@ pub(super) fn line(event: &Event) -> String {
         Event::UnknownType { peer, msg_type } => format!("unknown {peer} {msg_type}"),
         Event::Paired { peer } => format!("paired {peer}"),
         Event::Lease(change) => format!("lease {} {}", change.lapse.as_str(), change.id),
+        Event::Journal { failing } => format!("journal {}", if *failing { "failing" } else { "working" }),
         Event::NotStored { peer, error } => format!("not stored {peer} {error:?}"),
         other => format!("{other:?}"),
     }

@@ -17,6 +17,9 @@ use crate::message::lease::{Blocker, LeaseClaim, Mode, Outcome};
 use crate::text::PeerId;
 use crate::time::Now;
 
+/// A waiter id that names no place of its owner's.
+struct PlaceGone;
+
 /// What stands in a claim's way, and what only seemed to: by time it is gone.
 #[derive(Default)]
 struct Obstacles {
@@ -146,7 +149,7 @@ impl Authority {
     ) -> Outcome {
         let waiter = match self.find_place(now, owner, claim, effects) {
             Ok(waiter) => waiter,
-            Err(outcome) => return outcome,
+            Err(PlaceGone) => return Outcome::WaiterGone,
         };
         // A place that was given up may have been all that the owner had.
         let owner = self.owners.find(side, &claim.session);
@@ -184,7 +187,7 @@ impl Authority {
         owner: Option<OwnerIndex>,
         claim: &LeaseClaim,
         effects: &mut impl Effects,
-    ) -> Result<Option<WaiterIndex>, Outcome> {
+    ) -> Result<Option<WaiterIndex>, PlaceGone> {
         let found = match &claim.waiter_id {
             Some(id) => place_of(id).and_then(|place| self.resources.at_place(place)),
             None => owner.and_then(|owner| self.resources.of_lease(owner, &claim.lease_id)),
@@ -205,9 +208,9 @@ impl Authority {
                 if is_own {
                     self.unqueue(waiter, effects);
                 }
-                Err(Outcome::WaiterGone)
+                Err(PlaceGone)
             }
-            (None, true) => Err(Outcome::WaiterGone),
+            (None, true) => Err(PlaceGone),
             // The same claim for something else, or come back too late: it stands at the end.
             (Some(waiter), false) => {
                 self.unqueue(waiter, effects);

@@ -46,6 +46,9 @@ impl Authority {
                 let owner = self.owner(&session, &peer)?;
                 if listed {
                     self.owners.list(owner, seq);
+                } else if self.owners.get(owner).leases.is_empty() {
+                    // While it only waited, nothing was recorded of what heartbeats said.
+                    self.owners.unlist(owner, Mono::ZERO);
                 }
                 let holds = mode == Mode::Exclusive;
                 let row = Row {
@@ -196,13 +199,13 @@ impl Authority {
     /// # Errors
     /// As for [`restore`](Self::restore).
     pub fn restore_snapshot(&mut self, snapshot: &[u8]) -> Result<(), BadRecord> {
-        read_lines(snapshot, |seq, record| match record {
+        read_lines(snapshot, |seq, record| {
             // The instants of a snapshot are those of its boot already.
-            Record::LeaseBoot { boot, .. } => {
-                self.restored = Some(BootId::new(&boot));
-                Ok(())
+            if let Record::LeaseBoot { boot, .. } = &record {
+                self.restored = Some(BootId::new(boot));
+                return Ok(());
             }
-            record => self.restore(seq, record),
+            self.restore(seq, record)
         })
     }
 

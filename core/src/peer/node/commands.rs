@@ -69,7 +69,7 @@ impl Node {
             Some(Waiting::Admission(admitting)) => self.invited_stored(now, *admitting, result.is_ok(), out),
             Some(Waiting::Command(ticket, answer)) => {
                 let answer = match result {
-                    Ok(_) => answer,
+                    Ok(_) => *answer,
                     Err(error) => Answer::Failed(Failure::NotStored(error)),
                 };
                 out.answer_free(ticket, answer);
@@ -95,7 +95,7 @@ impl Node {
         }
         let Some(key) = key else { return Some(Answer::Done) };
         let act = out.act(write_key(&id, &key));
-        self.waiting.insert(act, Waiting::Command(ticket, Answer::Done));
+        self.waiting.insert(act, Waiting::Command(ticket, Box::new(Answer::Done)));
         None
     }
 

@@ -1,5 +1,7 @@
 //! The dialler's side of one connection: the challenge is proved, and the ack says who answered.
 
+use alloc::boxed::Box;
+
 use super::accept::{PROTO, write_key};
 use super::asked::request_id;
 use super::errand::{Asker, Attempt, Errand, Purpose};
@@ -163,7 +165,7 @@ impl Node {
                 if invite {
                     let id = out.act(write_key(&answered, &key));
                     let waiting = match errand.asker {
-                        Asker::Owner(ticket) => Waiting::Command(ticket, connected),
+                        Asker::Owner(ticket) => Waiting::Command(ticket, Box::new(connected)),
                         Asker::Nobody | Asker::Lease(_) => Waiting::File(index),
                     };
                     self.waiting.insert(id, waiting);

@@ -217,8 +217,8 @@ impl Node {
         self.leases.fire(now, &mut Scribe(out));
     }
 
-    /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
-    /// ours, and the connection is unhurt.
+    /// Sends one message, which rests on the journal unless its kind says nothing that a record could, or the journal
+    /// fails; the error is ours, and the connection is unhurt.
     fn send<P: Serialize + ?Sized>(
         &mut self,
         now: Now,
