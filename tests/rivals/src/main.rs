@@ -66,8 +66,7 @@ impl Contestant {
                 Ok(run(&Sets { round }, redis.address, plan)?)
             }
             Self::Claudectl => {
-                let home = ClaudectlHome::new(Version::Current, AUTHORITY, 30);
-                home.keeps_leases();
+                let home = ClaudectlHome::new(Version::Current, AUTHORITY, 30).authority(AUTHORITY);
                 home.knows(&client_id(0), &key.to_hex(), None);
                 let _running = home.serve();
                 let claims = Claims { round, key, authority: AUTHORITY.into() };

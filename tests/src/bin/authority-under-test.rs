@@ -54,8 +54,8 @@ fn restore(node: &mut Node, home: &Home) -> io::Result<SqliteJournal> {
         base = upto;
     }
     let mut bad = None;
-    let replayed =
-        journal.replay(base.next(), &mut |seq, record| bad = bad.take().or(node.restore(seq, record).err()));
+    let replayed = journal
+        .replay(base.next(), &mut |seq, record| bad = bad.take().or_else(|| node.restore(seq, record).err()));
     replayed.map_err(io::Error::other)?;
     bad.map_or(Ok(journal), |bad| Err(io::Error::other(bad.reason)))
 }

@@ -76,23 +76,17 @@ impl ClaudectlHome {
         home
     }
 
-    /// Keeps the fleet's leases itself.
+    /// Asks this peer for the fleet's leases; its own id makes it the one that keeps them.
     ///
     /// # Panics
     /// Where its config cannot be written.
-    pub fn keeps_leases(&self) {
-        self.asks(&self.id);
-    }
-
-    /// Names the peer that keeps the fleet's leases.
-    ///
-    /// # Panics
-    /// Where its config cannot be written.
-    pub fn asks(&self, authority: &str) {
+    #[must_use]
+    pub fn authority(self, peer: &str) -> Self {
         let path = self.path().join(".config/claudectl/config.toml");
-        let mut text = std::fs::read_to_string(&path).expect("the config was written");
-        text.push_str(&format!("lease_authority = \"{authority}\"\n"));
-        std::fs::write(path, text).expect("a config can be written");
+        let text = std::fs::read_to_string(&path).expect("its config can be read");
+        std::fs::write(path, format!("{text}lease_authority = \"{peer}\"\n"))
+            .expect("its config can be written");
+        self
     }
 
     /// A session of a process of its own, as its own programs make them.

@@ -38,8 +38,7 @@ fn fleet<const N: usize>(runtime: Runtime, names: [&str; N]) -> (Authority, [Cla
     names.iter().for_each(|name| home.knows(name, KEY, None));
     let relay = home.serve();
     let machines = names.map(|name| {
-        let machine = ClaudectlHome::new(Version::Current, name, 1);
-        machine.asks("relay-a");
+        let machine = ClaudectlHome::new(Version::Current, name, 1).authority("relay-a");
         machine.knows("relay-a", KEY, Some(relay.address));
         machine
     });

@@ -34,8 +34,7 @@ struct Asker {
 
 /// A claudectl that keeps the leases, and nodes of ours that are linked with it.
 fn fleet<const N: usize>(runtime: Runtime, names: [&str; N]) -> (ClaudectlHome, Claudectl, [Asker; N]) {
-    let theirs = ClaudectlHome::new(Version::Current, "ctl-t", 1);
-    theirs.keeps_leases();
+    let theirs = ClaudectlHome::new(Version::Current, "ctl-t", 1).authority("ctl-t");
     names.iter().for_each(|name| theirs.knows(name, KEY, None));
     let mut serve = theirs.start(&["relay", "serve"]);
     serve.says("this machine is the lease authority");
@@ -217,8 +216,7 @@ fn lost_among_us(runtime: Runtime) {
 }
 
 fn lost_there(runtime: Runtime) {
-    let theirs = ClaudectlHome::new(Version::Current, "ctl-t", 1);
-    theirs.keeps_leases();
+    let theirs = ClaudectlHome::new(Version::Current, "ctl-t", 1).authority("ctl-t");
     theirs.knows("relay-a", KEY, None);
     let _serve = theirs.serve();
     let home = ours("relay-a", runtime);
@@ -235,8 +233,7 @@ fn lost_here(runtime: Runtime) {
     let home = ours("relay-a", runtime);
     home.knows("ctl-b", KEY, None);
     let mut relay = home.serve();
-    let theirs = ClaudectlHome::new(Version::Current, "ctl-b", 1);
-    theirs.asks("relay-a");
+    let theirs = ClaudectlHome::new(Version::Current, "ctl-b", 1).authority("relay-a");
     let claims = Way::losing_the_first_answer(relay.address, "lease_claim");
     theirs.knows("relay-a", KEY, Some(claims.address));
     let lease = claim(&theirs, "s1", 60).expect("its second attempt is answered");
