@@ -69,9 +69,9 @@ impl Rig {
 
     /// The journal's states that were told since the last time.
     fn told(&mut self) -> Vec<bool> {
-        let states = self.owner.events.drain(..).filter_map(|event| match event {
-            Event::Journal { failing } => Some(failing),
-            _ => None,
+        let states = self.owner.events.drain(..).filter_map(|event| {
+            let Event::Journal { failing } = event else { return None };
+            Some(failing)
         });
         states.collect()
     }
