@@ -36,6 +36,8 @@ pub struct Records {
     first: Seq,
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// All that the records up to there built, which the journal may be cut behind.
+    snapshot: Option<(Seq, Vec<u8>)>,
 }
 
 impl Records {
@@ -45,12 +47,29 @@ impl Records {
         spent.bytes.clear();
         spent.ends.clear();
         spent.first = first;
+        spent.snapshot = None;
         spent
     }
 
-    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Puts a record behind the others: what `write` puts behind the bytes that it is given, which it leaves as they are.
+    /// A machine's records come through its outbox; this is for whoever tests a journal.
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.bytes.len();
         write(&mut self.bytes);
+        debug_assert!(before <= self.bytes.len(), "a record only adds bytes");
         self.ends.push(self.bytes.len());
+    }
+
+    /// Adds what all records up to the last one built.
+    pub(crate) fn snap(&mut self, snapshot: Vec<u8>) {
+        self.snapshot = Some((self.last(), snapshot));
+    }
+
+    /// The newest snapshot that came with these records, and the record that it reaches to: to be put into the journal
+    /// once the records are durable. Without it nothing is lost but room.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<(Seq, &[u8])> {
+        self.snapshot.as_ref().map(|(upto, snapshot)| (*upto, &**snapshot))
     }
 
     /// Puts the records of `later`, which follow these, behind them.
@@ -61,6 +80,9 @@ impl Records {
         debug_assert!(self.is_empty() || later.is_empty() || self.last().next() == later.first);
         if self.is_empty() {
             self.first = later.first;
+        }
+        if later.snapshot.is_some() {
+            self.snapshot.clone_from(&later.snapshot);
         }
         let base = self.bytes.len();
         self.bytes.extend_from_slice(&later.bytes);
@@ -238,5 +260,23 @@ mod tests {
         one.append(&two);
         assert_eq!(one.iter().map(|(_, r)| r[0]).collect::<Vec<_>>(), b"abc");
         assert_eq!(one.last(), Seq::new(3));
+    }
+
+    #[test]
+    fn of_two_snapshots_the_newer_is_kept_and_a_reused_batch_has_none() {
+        let mut one = Records::reuse(Records::default(), Seq::new(1));
+        one.push(|out| out.push(b'a'));
+        one.snap(vec![1]);
+        let mut two = Records::reuse(Records::default(), Seq::new(2));
+        two.push(|out| out.push(b'b'));
+        one.append(&two);
+        assert_eq!(one.snapshot(), Some((Seq::new(1), &[1][..])));
+        two.snap(vec![2]);
+        let mut first = Records::reuse(Records::default(), Seq::new(1));
+        first.push(|out| out.push(b'a'));
+        first.snap(vec![1]);
+        first.append(&two);
+        assert_eq!(first.snapshot(), Some((Seq::new(2), &[2][..])));
+        assert_eq!(Records::reuse(first, Seq::new(3)).snapshot(), None);
     }
 }

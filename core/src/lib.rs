@@ -15,6 +15,8 @@ mod conn;
 pub mod frame;
 pub mod host;
 pub mod journal;
+#[cfg(feature = "peer")]
+pub mod lease;
 pub mod machine;
 #[cfg(feature = "peer")]
 pub mod message;

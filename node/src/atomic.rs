@@ -46,14 +46,23 @@ pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// What the operating system said.
 pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<bool> {
-    let temporary = Temporary::write(path, bytes, mode)?;
-    match fs::hard_link(&temporary.path, path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    sync_parent(path)?;
-    Ok(true)
+    Temporary::write(path, bytes, mode)?.link(path)
+}
+
+/// As [`write_new`], for a file that `fill` writes by its path, such as a database: it is made empty before, in the same
+/// folder, with its final mode, and must stand whole and closed when `fill` returns.
+///
+/// # Errors
+/// What `fill` or the operating system said; nothing is at `path` then.
+pub fn fill_new<E: From<io::Error>>(
+    path: &Path,
+    mode: u32,
+    fill: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<bool, E> {
+    let temporary = Temporary::create(path, mode)?;
+    fill(&temporary.path)?;
+    temporary.file.sync_all()?;
+    Ok(temporary.link(path)?)
 }
 
 /// Removes a file and syncs its folder; says whether it was there.
@@ -156,6 +165,13 @@ struct Temporary {
 
 impl Temporary {
     fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
+        let written = Self::create(path, mode)?;
+        (&written.file).write_all(bytes)?;
+        written.file.sync_all()?;
+        Ok(written)
+    }
+
+    fn create(path: &Path, mode: u32) -> io::Result<Self> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let name = path.file_name().ok_or_else(|| invalid("no file name"))?;
         // A name that is taken was left behind by a process of the same number; the next one is free in the end.
@@ -175,11 +191,19 @@ impl Temporary {
             if file.metadata()?.nlink() == 0 {
                 continue;
             }
-            let written = Self { path: place, file };
-            (&written.file).write_all(bytes)?;
-            written.file.sync_all()?;
-            return Ok(written);
+            return Ok(Self { path: place, file });
         }
+    }
+
+    /// Gives the file its name unless something has it; says whether it did.
+    fn link(self, path: &Path) -> io::Result<bool> {
+        match fs::hard_link(&self.path, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        sync_parent(path)?;
+        Ok(true)
     }
 }
 

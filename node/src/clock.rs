@@ -26,16 +26,32 @@ pub fn rfc3339(at: Wall) -> Option<String> {
     Some(at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
+/// Reads what [`rfc3339`] wrote.
+#[must_use]
+pub fn read_rfc3339(text: &str) -> Option<Wall> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(at.as_millisecond()).ok().map(Wall::from_millis)
+}
+
 /// How long ago something was, for people: in the largest unit of which there are two or more.
 #[must_use]
 pub fn ago(span: Duration) -> String {
+    if span.as_secs() == 0 { "now".to_owned() } else { format!("{} ago", short(span)) }
+}
+
+/// In how long something will be, for people, in the same units.
+#[must_use]
+pub fn ahead(span: Duration) -> String {
+    if span.as_secs() == 0 { "now".to_owned() } else { format!("in {}", short(span)) }
+}
+
+fn short(span: Duration) -> String {
     let secs = span.as_secs();
     match secs {
-        0 => "now".to_owned(),
-        1..120 => format!("{secs} s ago"),
-        120..7200 => format!("{} min ago", secs / 60),
-        7200..172_800 => format!("{} h ago", secs / 3600),
-        _ => format!("{} d ago", secs / 86_400),
+        0..120 => format!("{secs} s"),
+        120..7200 => format!("{} min", secs / 60),
+        7200..172_800 => format!("{} h", secs / 3600),
+        _ => format!("{} d", secs / 86_400),
     }
 }
 
@@ -50,6 +66,7 @@ mod tests {
             Some("2023-11-14T22:13:20.123Z")
         );
         assert_eq!(rfc3339(Wall::from_millis(u64::MAX)), None);
+        assert_eq!(read_rfc3339("2023-11-14T22:13:20.123Z"), Some(Wall::from_millis(1_700_000_000_123)));
     }
 
     #[test]
@@ -58,5 +75,6 @@ mod tests {
         let said =
             ["now", "1 s ago", "119 s ago", "2 min ago", "119 min ago", "2 h ago", "47 h ago", "2 d ago"];
         assert_eq!(ages, said);
+        assert_eq!([0, 1, 7200].map(|secs| ahead(Duration::from_secs(secs))), ["now", "in 1 s", "in 2 h"]);
     }
 }

@@ -12,6 +12,7 @@ use relay_core::text::PeerId;
 use crate::atomic;
 use crate::failure::Failure;
 use crate::keys::Keys;
+use crate::sessions::Sessions;
 
 /// Longest `identity` file that is read, in bytes: an id, with white space round it.
 const MAX_IDENTITY_FILE: usize = 1024;
@@ -71,6 +72,18 @@ impl Home {
     pub fn run_path(&self, name: &str) -> PathBuf {
         let run = self.dir.join("run");
         if name.is_empty() { run } else { run.join(name) }
+    }
+
+    /// The journal of the service `name`, such as `link`.
+    #[must_use]
+    pub fn journal_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.db"))
+    }
+
+    /// The sessions of this machine, as this home knows them.
+    #[must_use]
+    pub fn sessions(&self) -> Sessions {
+        Sessions::at(self.dir.join("sessions"))
     }
 
     /// The keys of this home.

@@ -61,6 +61,7 @@ impl<M: Machine + 'static> Committer<M> {
             self.gather(&mut group);
             if self.journal.append(self.epoch, &group).is_ok() {
                 let upto = group.last();
+                self.cut(&group);
                 self.inbox.post(Mail::Persisted(upto, group));
             } else {
                 self.inbox.post(Mail::PersistFailed);
@@ -77,6 +78,13 @@ impl<M: Machine + 'static> Committer<M> {
             && let Ok(more) = self.batches.try_recv()
         {
             group.append(&more);
+        }
+    }
+
+    /// Cuts the journal behind a snapshot. Where that fails the older one stands, and nothing is lost but room.
+    fn cut(&mut self, group: &Records) {
+        if let Some((upto, snapshot)) = group.snapshot() {
+            let _ = self.journal.put_snapshot(upto, snapshot);
         }
     }
 
@@ -98,6 +106,7 @@ impl<M: Machine + 'static> Committer<M> {
             }
             pause = (pause * 2).min(longest);
             if self.journal.reopen().is_ok() && self.journal.append(self.epoch, &group).is_ok() {
+                self.cut(&group);
                 return Some(group.last());
             }
         }

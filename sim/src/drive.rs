@@ -4,7 +4,7 @@ use core::mem;
 use core::time::Duration;
 
 use relay_core::host::Host;
-use relay_core::journal::{Journal, JournalError};
+use relay_core::journal::{Journal, JournalError, Records};
 use relay_core::port::Ending;
 use relay_core::time::Now;
 
@@ -260,6 +260,10 @@ impl<M: Subject> World<M> {
         }
         let newest = shell.disk.newest();
         let spent = mem::take(&mut shell.log.syncing);
+        if let Some((upto, snapshot)) = spent.iter().rev().find_map(Records::snapshot) {
+            let put = shell.disk.put_snapshot(upto, snapshot);
+            debug_assert_eq!(put, Ok(()), "a snapshot reaches to a durable record");
+        }
         shell.log.spare.extend(spent);
         shell.log.spare.truncate(8);
         shell.log.busy = false;

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 pub mod actor;
+pub mod batches;
 pub mod client;
 pub mod disk;
 pub mod fleet;

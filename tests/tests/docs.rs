@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use relay_node::journal::SqliteJournal;
 use relay_tests::peers::{Lines, PATIENCE, Relay, RelayHome, Runtime};
 
 const CLI: &str = include_str!("../../docs/cli.md");
@@ -89,6 +90,10 @@ fn every_example_of_the_table_of_commands_works() {
     let mut services = Vec::new();
     for example in examples() {
         let command = example.strip_prefix("relay ").unwrap_or_else(|| panic!("no command: {example}"));
+        let journal = here.home.path().join("link.db");
+        if command.starts_with("journal ") && !journal.exists() {
+            drop(SqliteJournal::open(&journal).expect("the home takes a journal"));
+        }
         if command.starts_with("peers forget") || command.starts_with("peers add") {
             std::fs::write(here.home.path().join("key.txt"), key_of(here.home.path(), PEER)).expect("a key");
         }

@@ -65,7 +65,7 @@ fn a_handshake_says_what_this_relay_is() {
             "proof": proof,
             "version": env!("CARGO_PKG_VERSION"),
             "proto": 1,
-            "features": ["frame-bin", "headroom", "unknown-ok"],
+            "features": ["frame-bin", "headroom", "lease-fence", "lease-fleet", "unknown-ok"],
             "listen_port": 9000,
         })
     );
@@ -181,7 +181,7 @@ fn agreed_features_are_those_of_the_ack_that_we_have_too() {
             Binary,
         ),
         (
-            r#"{"status":"ok","proto":1,"features":["unknown-ok","lease-fleet","new"]}"#,
+            r#"{"status":"ok","proto":1,"features":["unknown-ok","supervised-task","new"]}"#,
             1,
             "unknown-ok",
             Ndjson,

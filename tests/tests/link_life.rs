@@ -103,6 +103,34 @@ fn what_a_beat_says_is_the_report_and_what_is_not_known_is_not_said() {
 }
 
 #[test]
+fn a_change_of_the_running_sessions_is_told_at_once_and_once_a_second_at_most() {
+    let (mut fleet, relay, _, talk) = linked(30, PLAIN);
+    let report = |fleet: &mut Fleet, sessions: &str| {
+        let sessions = Some(raw_value(sessions));
+        fleet.ask(relay, Command::Report(Report { sessions, ..Report::default() }));
+    };
+    let told = || -> Vec<String> {
+        let beats = talk.of_type("heartbeat");
+        beats.iter().skip(1).map(|beat| beat.payload["sessions"].to_string()).collect()
+    };
+    fleet.pass(2);
+    let [one, other] = [r#"[{"session_id":"s1"}]"#, r#"[{"session_id":"s2"}]"#];
+    report(&mut fleet, one);
+    fleet.world.run_for(Duration::from_millis(100));
+    assert_eq!(told(), [one]);
+    report(&mut fleet, r#"[{"session_id":"s1","status":"Idle"},{"session_id":"s2","status":"Finished"}]"#);
+    fleet.pass(3);
+    assert_eq!(told(), [one], "the same sessions run");
+    for round in 0..30 {
+        report(&mut fleet, if round % 2 == 0 { "[]" } else { other });
+        fleet.world.run_for(Duration::from_millis(100));
+    }
+    assert!((4..=5).contains(&told().len()), "{:?}", told());
+    fleet.pass(2);
+    assert_eq!(told().last().map(String::as_str), Some(other), "the newest is told in the end");
+}
+
+#[test]
 fn headroom_is_said_and_heard_only_where_it_was_agreed() {
     for (features, agreed) in [(wire::ALL_FEATURES, true), (PLAIN, false), ("", false)] {
         let (mut fleet, relay, _, talk) = linked(30, features);

@@ -8,7 +8,9 @@ use relay_core::peer::{Answer, Command, Event, Failure};
 use relay_tests::fleet::{Fleet, Order, Raw, Relay, Talk, id, wire};
 
 const NONCE: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-const ACCEPTED: &str = r#"{"status":"ok","proto":1,"features":["unknown-ok"]}"#;
+const ACCEPTED: &str = r#"{"status":"ok","proto":1,"features":["unknown-ok","lease-fleet"]}"#;
+/// A lasting link that speaks of leases, which are the requests that have replies.
+const LEASES: &str = r#""proto":1,"features":["lease-fleet"]"#;
 const TRANSIENT: &str = r#""transient":true,"proto":1,"features":["unknown-ok"]"#;
 
 fn listener() -> (Fleet, Relay, Raw) {
@@ -418,7 +420,7 @@ fn a_message_goes_over_the_link_where_no_address_answers() {
         spec.knows_at("raw", [gone.address(), denies.address()]);
         spec.settings.dial_known = false;
     });
-    let link = fleet.join(&raw, relay, "raw", "");
+    let link = fleet.join(&raw, relay, "raw", LEASES);
     let ticket = request(&mut fleet, relay, "r1");
     fleet.reset(&gone.visits()[0]);
     assert!(link.of_type("lease_list").is_empty(), "an address is left to try");
@@ -471,7 +473,7 @@ fn result(request_id: &str) -> Vec<u8> {
 #[test]
 fn a_reply_that_comes_by_the_link_goes_to_who_asked() {
     let (mut fleet, relay, raw) = listener();
-    let link = fleet.join(&raw, relay, "raw", "");
+    let link = fleet.join(&raw, relay, "raw", LEASES);
     let (one, two) = (request(&mut fleet, relay, "r1"), request(&mut fleet, relay, "r2"));
     // Each reply names its request, whatever the order.
     fleet.send(&link, &result("r2"));
@@ -490,7 +492,7 @@ fn a_request_that_is_withdrawn_ends_wherever_it_waits() {
     let withdrawn = |answer: Option<&Answer>| matches!(answer, Some(Answer::Failed(Failure::Withdrawn)));
     // By the link.
     let (mut fleet, relay, raw) = listener();
-    let link = fleet.join(&raw, relay, "raw", "");
+    let link = fleet.join(&raw, relay, "raw", LEASES);
     let (one, two) = (request(&mut fleet, relay, "r1"), request(&mut fleet, relay, "r2"));
     assert!(matches!(fleet.ask(relay, Command::Withdraw { ticket: one }), Some(Answer::Done)));
     assert!(withdrawn(fleet.answer(relay, one)) && fleet.answer(relay, two).is_none());
@@ -521,7 +523,7 @@ fn a_request_that_is_withdrawn_ends_wherever_it_waits() {
 #[test]
 fn a_reply_that_does_not_come_by_the_link_is_a_failure() {
     let (mut fleet, relay, raw) = listener();
-    let link = fleet.join(&raw, relay, "raw", "");
+    let link = fleet.join(&raw, relay, "raw", LEASES);
     let late = request(&mut fleet, relay, "r1");
     fleet.pass(6);
     assert!(matches!(fleet.answer(relay, late), Some(Answer::Failed(Failure::TimedOut))));

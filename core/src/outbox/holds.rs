@@ -84,10 +84,6 @@ impl<E, A> Outbox<E, A> {
         self.persisted(upto);
     }
 
-    pub(crate) const fn recorded(&self) -> Seq {
-        self.recorded
-    }
-
     /// Whether anything waits for the journal.
     pub(crate) fn waits(&self) -> bool {
         !self.records.is_empty() || self.durable < self.recorded

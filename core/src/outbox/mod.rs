@@ -183,6 +183,27 @@ impl<E, A> Outbox<E, A> {
         self.recorded
     }
 
+    /// Gives the journal all that the records so far built, so that it can be cut behind them. Only in a step that recorded
+    /// something: a snapshot rides on its newest record.
+    pub fn snapshot(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(!self.records.is_empty(), "a snapshot follows a record of its own step");
+        let mut snapshot = Vec::new();
+        write(&mut snapshot);
+        self.records.snap(snapshot);
+    }
+
+    /// Whether something was recorded that the journal has not been given yet.
+    #[must_use]
+    pub const fn has_recorded(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// The newest record, durable or not.
+    #[must_use]
+    pub const fn recorded(&self) -> Seq {
+        self.recorded
+    }
+
     /// Whether the journal takes records, as far as is known.
     #[must_use]
     pub const fn writable(&self) -> bool {

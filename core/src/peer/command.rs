@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::refusals::LeftOut;
 use super::report::{PeerReport, Report};
 use crate::frame::{EncodeError, Framing};
+use crate::lease::{Answered, Ask, Change, Unanswered};
 use crate::machine::{CloseReason, ConnId, Ticket};
 use crate::message::{FeatureSet, Kind, RawValue};
 use crate::secret::Key;
@@ -91,9 +92,17 @@ pub enum Command {
         /// What the command came under.
         ticket: Ticket,
     },
+    /// Ask the fleet's lease authority. [`Answer::Lease`] or [`Answer::Failed`].
+    Lease {
+        /// Which peer; `None` for the one of the settings.
+        authority: Option<PeerId>,
+        /// What.
+        ask: Ask,
+    },
     /// List the peers. [`Answer::Peers`].
     Peers,
-    /// What heartbeats say from now on. [`Answer::Done`].
+    /// What heartbeats say from now on. Where other sessions run than before, every link is told at once, at most once a
+    /// second. [`Answer::Done`].
     Report(Report),
 }
 
@@ -120,6 +129,15 @@ pub enum Answer {
     Replied(Message),
     /// The handshake took this long, from the dial to the ack.
     Pong(Duration),
+    /// What the lease authority says.
+    Lease {
+        /// Who it is.
+        authority: PeerId,
+        /// What it says, or why it does not.
+        result: Result<Answered, Unanswered>,
+        /// Why the last attempt failed, where one did.
+        failure: Option<Failure>,
+    },
     /// The peers, by id.
     Peers(Vec<PeerView>),
     /// It failed.
@@ -170,6 +188,13 @@ pub enum Event {
         peer: PeerId,
         /// The type, clipped.
         msg_type: String,
+    },
+    /// A lease of this authority was granted or ended.
+    Lease(Change),
+    /// The journal began to fail, or works again. While it fails no lease is granted or given back, and all else goes on.
+    Journal {
+        /// Whether it fails.
+        failing: bool,
     },
     /// An invite was redeemed, and the peer's key is stored.
     Paired {
@@ -395,6 +420,8 @@ pub enum Failure {
     BadRequest(&'static str),
     /// Who asked takes it back.
     Withdrawn,
+    /// The peer did not agree to speak of leases, so nothing was sent.
+    NoLeases,
     /// Too many dials are under way.
     Busy,
     /// This node is about to end.
@@ -424,6 +451,7 @@ impl fmt::Display for Failure {
             Self::NotStored(error) => return write!(f, "the key could not be stored: {error}"),
             Self::BadRequest(why) => why,
             Self::Withdrawn => "who asked took it back",
+            Self::NoLeases => "the peer does not speak of fleet leases (feature lease-fleet)",
             Self::Busy => "too many dials under way",
             Self::Stopping => "the node is about to end",
         })

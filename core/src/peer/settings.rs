@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use crate::lease::BootId;
 use crate::message::{Feature, FeatureSet};
 use crate::text::PeerId;
 
@@ -27,6 +28,12 @@ pub struct Settings {
     /// How long an answer that the owner owes may take once the peer has half-closed: [`Settings::ANSWER_TIME`]. The
     /// peer may be gone as well as waiting, and its descriptor is held for as long.
     pub answer_time: Duration,
+    /// The peer that keeps the fleet's leases; `None` where this node keeps its own.
+    pub authority: Option<PeerId>,
+    /// Which start of the machine the monotonic clock counts from: what leases keep across a restart of the program.
+    pub boot: BootId,
+    /// Records behind a snapshot after which the next one is due: [`Settings::SNAPSHOT_EVERY`].
+    pub snapshot_every: u64,
     /// Where it accepts connections, where it does: what decides whether a dialled peer is told a port.
     pub listening: Option<SocketAddr>,
 }
@@ -40,9 +47,15 @@ impl Settings {
     pub const MAX_LINKS: usize = 4096;
     /// How long an answer may take behind a half-close, unless somebody says otherwise.
     pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+    /// Records behind a snapshot after which the next one is due, unless somebody says otherwise.
+    pub const SNAPSHOT_EVERY: u64 = 1 << 16;
     /// What this version of the project does on a link: features are advertised only where they are kept.
-    pub const FEATURES: FeatureSet =
-        FeatureSet::EMPTY.with(Feature::FrameBin).with(Feature::Headroom).with(Feature::UnknownOk);
+    pub const FEATURES: FeatureSet = FeatureSet::EMPTY
+        .with(Feature::FrameBin)
+        .with(Feature::Headroom)
+        .with(Feature::LeaseFence)
+        .with(Feature::LeaseFleet)
+        .with(Feature::UnknownOk);
 
     /// The defaults, for a node of this identity.
     #[must_use]
@@ -56,6 +69,9 @@ impl Settings {
             max_links: Self::MAX_LINKS,
             dial_known: true,
             answer_time: Self::ANSWER_TIME,
+            authority: None,
+            boot: BootId::default(),
+            snapshot_every: Self::SNAPSHOT_EVERY,
             listening: None,
         }
     }

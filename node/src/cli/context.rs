@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use relay_core::peer::pairing::PairingCode;
+use relay_core::secret::encode_hex;
 use relay_core::text::PeerId;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -35,6 +36,10 @@ pub struct Context<'c> {
     globals: Globals,
     colour: bool,
     runtime_dir: Option<OsString>,
+    /// Whether any of the three streams is a terminal.
+    on_a_terminal: bool,
+    /// What the command ends with where nothing failed.
+    code: u8,
     system: &'c mut dyn System,
 }
 
@@ -61,6 +66,8 @@ impl<'c> Context<'c> {
             globals: globals.clone(),
             colour,
             runtime_dir,
+            on_a_terminal: world.terminals.stdin || world.terminals.stdout || world.terminals.stderr,
+            code: 0,
             system: &mut *world.system,
         })
     }
@@ -98,6 +105,28 @@ impl<'c> Context<'c> {
         let mut bytes = Zeroizing::new([0; PairingCode::BYTES]);
         self.random(&mut *bytes)?;
         Ok(PairingCode::from_bytes(*bytes))
+    }
+
+    /// A word that nobody has used: 16 hex digits.
+    ///
+    /// # Errors
+    /// If the machine gives no random bytes.
+    pub fn fresh_word(&mut self) -> Result<String, Failure> {
+        let mut bytes = [0; 8];
+        self.random(&mut bytes)?;
+        Ok(encode_hex(&bytes))
+    }
+
+    /// A session of this command's own: one name for two commands would be one owner.
+    ///
+    /// # Errors
+    /// If the machine gives no random bytes.
+    pub fn own_session(&mut self) -> Result<String, Failure> {
+        let host = self.system.host_name();
+        let short = host.split('.').next().unwrap_or_default();
+        let clean = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let short: String = short.chars().take(64).map(clean).collect();
+        Ok(format!("cli-{short}-{}", &self.fresh_word()?[..8]))
     }
 
     /// What a node of this home is started with.
@@ -179,6 +208,21 @@ impl<'c> Context<'c> {
             Some(mut serve) => serve.ask(request).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    /// Whether somebody sits at a terminal that this command reads or writes.
+    #[must_use]
+    pub(super) const fn is_on_a_terminal(&self) -> bool {
+        self.on_a_terminal
+    }
+
+    /// Has this command end with a code that is not its own.
+    pub(super) const fn end_with(&mut self, code: u8) {
+        self.code = code;
+    }
+
+    pub(super) const fn code(&self) -> u8 {
+        self.code
     }
 
     /// The wall clock.

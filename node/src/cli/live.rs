@@ -1,6 +1,7 @@
 //! A list that is shown again and again: redrawn on a terminal, else what changed.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::Duration;
 
 use super::Context;
@@ -17,19 +18,32 @@ pub(super) struct Item {
     pub(super) object: serde_json::Value,
 }
 
+/// When to look again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pace {
+    /// Whenever the node that runs here tells something, and after a while.
+    WithEvents,
+    /// So often, whether a node runs here or not.
+    Alone(Duration),
+}
+
 /// Shows what `look` finds, under a heading where there is one, until the node that runs here ends or nobody reads any more.
 pub(super) fn watch(
     heading: Option<&[&str]>,
+    pace: Pace,
     context: &mut Context<'_>,
     mut look: impl FnMut(&mut Context<'_>) -> Result<Vec<Item>, Failure>,
 ) -> Result<(), Failure> {
-    let Some(client) = context.serve()? else {
-        return Err(Failure::refused(
-            "relay serve is not running here, so nothing changes",
-            "Start it: relay serve. Or leave --watch out.",
-        ));
+    let mut events = match (pace, context.serve()?) {
+        (Pace::Alone(_), _) => None,
+        (Pace::WithEvents, Some(client)) => Some(client.watch()?),
+        (Pace::WithEvents, None) => {
+            return Err(Failure::refused(
+                "relay serve is not running here, so nothing changes",
+                "Start it: relay serve. Or leave --watch out.",
+            ));
+        }
     };
-    let mut events = client.watch()?;
     let mut shown: BTreeMap<String, String> = BTreeMap::new();
     while context.out.is_open() {
         let items = look(context)?;
@@ -56,9 +70,15 @@ pub(super) fn watch(
             }
         }
         shown = items.into_iter().map(|item| (item.id, item.changes)).collect();
-        events.next_within(LOOK_AGAIN)?;
-        // What comes at once is shown at once.
-        while events.next_within(Duration::from_millis(20))?.is_some() {}
+        match (&mut events, pace) {
+            (Some(events), _) => {
+                events.next_within(LOOK_AGAIN)?;
+                // What comes at once is shown at once.
+                while events.next_within(Duration::from_millis(20))?.is_some() {}
+            }
+            (None, Pace::Alone(every)) => thread::sleep(every),
+            (None, Pace::WithEvents) => return Ok(()),
+        }
     }
     Ok(())
 }

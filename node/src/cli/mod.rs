@@ -11,6 +11,9 @@ mod help;
 mod identity;
 mod invite;
 mod join;
+mod journal;
+mod lease;
+mod lease_run;
 mod live;
 mod log;
 mod output;
@@ -19,6 +22,8 @@ mod peers;
 mod secret;
 mod send;
 mod serve;
+mod session;
+mod span;
 mod words;
 mod world;
 
@@ -34,6 +39,7 @@ pub use output::Output;
 pub use world::{Addresses, System, Terminals, ThisSystem, World};
 
 use crate::failure::{Exit, Failure};
+use crate::guard;
 
 /// Relays that pair, keep links alive and share leases, tasks and knowledge.
 #[derive(Debug, Parser)]
@@ -100,6 +106,12 @@ enum Command {
     Send(send::Send),
     #[command(subcommand)]
     Peers(peers::Peers),
+    #[command(subcommand)]
+    Lease(lease::Lease),
+    #[command(subcommand)]
+    Session(session::Session),
+    #[command(subcommand)]
+    Journal(journal::Journal),
 }
 
 fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> {
@@ -115,12 +127,19 @@ fn dispatch(command: Command, context: &mut Context<'_>) -> Result<(), Failure> 
         Command::Accept(command) => command.run(context),
         Command::Invite(command) => command.run(context),
         Command::Peers(command) => command.run(context),
+        Command::Lease(command) => command.run(context),
+        Command::Session(command) => command.run(context),
+        Command::Journal(command) => command.run(context),
     }
 }
 
 /// Runs the program in the process that it is.
 #[must_use]
 pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = guard::become_command(&args) {
+        return ExitCode::from(code);
+    }
     // Not locked: a service's other threads write to the same streams.
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let mut world = World {
@@ -131,7 +150,7 @@ pub fn main() -> ExitCode {
         stderr: &mut stderr,
         system: &mut ThisSystem,
     };
-    ExitCode::from(run(std::env::args_os(), &mut world))
+    ExitCode::from(run(args, &mut world))
 }
 
 /// Runs one command line (the program's name first) in `world`, and returns the exit code.
@@ -154,10 +173,11 @@ fn act(cli: Cli, world: &mut World<'_>) -> u8 {
         let outcome = dispatch(cli.command, &mut context);
         // What was answered before a failure is still delivered; the failure counts.
         let delivered = context.out.finish();
-        outcome.and(delivered)
+        outcome.and(delivered).map(|()| context.code())
     });
-    let Err(failure) = outcome else {
-        return 0;
+    let failure = match outcome {
+        Ok(code) => return code,
+        Err(failure) => failure,
     };
     let text = failure.to_string();
     let text = if colour { text.replacen("relay:", "\u{1b}[1;31mrelay:\u{1b}[0m", 1) } else { text };

@@ -143,6 +143,11 @@ impl<'o> Output<'o> {
         }
     }
 
+    /// Says what went wrong, and goes on.
+    pub fn fail(&mut self, failure: &Failure) {
+        self.say(&clean(&failure.to_string()));
+    }
+
     /// Says what only `-v` (1) or `-vv` (2) wants to know.
     pub fn detail(&mut self, level: u8, text: &str) {
         if self.verbose >= level {

@@ -11,7 +11,7 @@ use relay_core::text::PeerId;
 use relay_core::time::Wall;
 use serde::Serialize;
 
-use super::live::{self, Item};
+use super::live::{self, Item, Pace};
 use super::{Context, secret, words};
 use crate::clock::{self, rfc3339};
 use crate::config::reachable_address;
@@ -135,14 +135,14 @@ impl Peers {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         match self {
             Self::List { watch: false } => list(context),
-            Self::List { watch: true } => live::watch(Some(&HEADING), context, |context| {
+            Self::List { watch: true } => live::watch(Some(&HEADING), Pace::WithEvents, context, |context| {
                 let (peers, now) = (found(context)?.peers, clock::wall(context.now()));
                 let aligned = context.out.is_aligned();
                 Ok(items(&peers, now, |known| vec![row(known, now, aligned)]))
             }),
             Self::Add(add) => add.run(context),
             Self::Show { id, watch: false } => show(&id, context),
-            Self::Show { id, watch: true } => live::watch(None, context, |context| {
+            Self::Show { id, watch: true } => live::watch(None, Pace::WithEvents, context, |context| {
                 let mut peers = found(context)?.peers;
                 peers.retain(|known| known.peer.id == id);
                 let now = clock::wall(context.now());

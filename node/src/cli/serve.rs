@@ -5,10 +5,12 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use relay_core::text::PeerId;
 
 use super::Context;
 use crate::config::{self, Runtime, listen_address};
 use crate::failure::Failure;
+use crate::home::peer_id;
 use crate::service::signals::{self, Caught};
 use crate::service::{Service, What};
 
@@ -23,6 +25,10 @@ pub(super) struct Serve {
     /// [default: 127.0.0.1:9847]
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
+    /// The peer that keeps the fleet's leases, instead of the configured one; this machine's own id for itself
+    /// [default: itself]
+    #[arg(long, value_name = "PEER", value_parser = peer_id)]
+    authority: Option<PeerId>,
     #[command(flatten)]
     engine: Engine,
 }
@@ -73,6 +79,7 @@ impl Serve {
     pub(super) fn run(self, context: &mut Context<'_>) -> Result<(), Failure> {
         let mut config = context.config()?;
         self.engine.apply(&mut config);
+        config.authority = self.authority.or(config.authority);
         context.log(&config);
         let listen = if self.listen.is_empty() { config.listen.clone() } else { self.listen };
         for addr in listen.iter().filter(|addr| !addr.ip().is_loopback()) {

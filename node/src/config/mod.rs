@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use relay_core::message::FeatureSet;
 use relay_core::peer::Settings;
 use relay_core::peer::invite::DEFAULT_PORT;
+use relay_core::text::PeerId;
 use serde_json::Value;
 
 use crate::atomic;
@@ -37,7 +38,7 @@ pub struct KeyDoc {
 }
 
 /// Every key, in the order in which they are shown.
-pub const KEYS: [KeyDoc; 8] = [
+pub const KEYS: [KeyDoc; 9] = [
     KeyDoc {
         name: "listen",
         doc: "Where to listen for peers: one IP:PORT or a list. Port 0 takes a free one. Protocol version 1 is not\n\
@@ -64,7 +65,13 @@ pub const KEYS: [KeyDoc; 8] = [
     KeyDoc {
         name: "features",
         doc: "The features of a link to offer. Leave one out to switch it off.",
-        example: "[\"frame-bin\", \"headroom\", \"unknown-ok\"]",
+        example: "[\"frame-bin\", \"headroom\", \"lease-fence\", \"lease-fleet\", \"unknown-ok\"]",
+    },
+    KeyDoc {
+        name: "authority",
+        doc: "The peer that keeps the fleet's leases, the same on every machine.\n\
+              Empty, or this machine's own id: this node keeps its own.",
+        example: "\"\"",
     },
     KeyDoc {
         name: "log",
@@ -122,6 +129,8 @@ pub struct Config {
     pub max_peers: u16,
     /// The features to offer: none that this version does not keep.
     pub features: FeatureSet,
+    /// The peer that keeps the fleet's leases; `None` for this node.
+    pub authority: Option<PeerId>,
     /// How much is logged.
     pub log: Level,
     /// The log's form.
@@ -138,6 +147,7 @@ impl Default for Config {
             heartbeat: Duration::from_secs(30),
             max_peers: 256,
             features: Settings::FEATURES,
+            authority: None,
             log: Level::Info,
             log_format: LogFormat::Text,
             given: Vec::new(),
@@ -275,6 +285,7 @@ mod tests {
             heartbeat_secs = 5
             max_peers = 3
             features = ["frame-bin"]
+            authority = "build-2"
             log = "debug"
             log_format = "json"
         "#;
@@ -296,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_feature_that_this_version_does_not_keep_is_not_offered() {
-        let config = Config::parse("features = [\"lease-fence\", \"headroom\"]").unwrap();
+        let config = Config::parse("features = [\"supervised-task\", \"headroom\"]").unwrap();
         assert_eq!(config.value("features").unwrap().0, serde_json::json!(["headroom"]));
     }
 
@@ -328,6 +339,8 @@ mod tests {
                 "features = [\"frame_bin\"]",
                 "features: unknown feature \"frame_bin\"; did you mean \"frame-bin\"?",
             ),
+            ("authority = 1", "authority: "),
+            ("authority = \"a b\"", "authority: a peer id is "),
             ("log = true", "log: "),
             ("log_format = \"yaml\"", "log_format: "),
         ] {

@@ -6,8 +6,11 @@ use core::time::Duration;
 use relay_core::message::{Feature, FeatureSet};
 use relay_core::peer::Settings;
 use relay_core::peer::invite::DEFAULT_PORT;
+use relay_core::text::PeerId;
 use serde_json::{Value, json};
 use toml::Value as Toml;
+
+use crate::home::peer_id;
 
 use super::{Config, Level, LogFormat, Runtime, unknown};
 
@@ -60,6 +63,7 @@ pub(super) fn set(config: &mut Config, name: &'static str, value: &Toml) -> Resu
         "heartbeat_secs" => config.heartbeat = Duration::from_secs(number(value, 1, 300)?.into()),
         "max_peers" => config.max_peers = number(value, 1, u16::MAX)?,
         "features" => config.features = features(value)?,
+        "authority" => config.authority = authority(value)?,
         "log" => config.log = choice(value, &LEVELS)?,
         "log_format" => config.log_format = choice(value, &FORMATS)?,
         other => return Err(format!("{other} has no meaning yet")),
@@ -77,6 +81,7 @@ pub(super) fn get(config: &Config, name: &'static str) -> Option<Value> {
         "heartbeat_secs" => json!(config.heartbeat.as_secs()),
         "max_peers" => json!(config.max_peers),
         "features" => json!(config.features),
+        "authority" => json!(config.authority.as_ref().map_or("", PeerId::as_str)),
         "log" => json!(word(config.log, &LEVELS)),
         "log_format" => json!(word(config.log_format, &FORMATS)),
         _ => return None,
@@ -114,6 +119,11 @@ fn features(value: &Toml) -> Result<FeatureSet, String> {
     let read = |text| Feature::parse(text).ok_or_else(|| unknown("feature", text, known()));
     let named: FeatureSet = texts.into_iter().map(read).collect::<Result<_, _>>()?;
     Ok(named.intersect(Settings::FEATURES))
+}
+
+fn authority(value: &Toml) -> Result<Option<PeerId>, String> {
+    let text = value.as_str().ok_or("expected a peer id")?;
+    if text.is_empty() { Ok(None) } else { peer_id(text).map(Some) }
 }
 
 fn strings(value: &Toml) -> Option<Vec<&str>> {

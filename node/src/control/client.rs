@@ -61,8 +61,19 @@ impl Client {
         let mut line = serde_json::to_vec(&Outgoing { v: VERSION, id: self.asked, request })
             .map_err(|error| Failure::refused(format!("the request is no JSON: {error}"), ""))?;
         line.push(b'\n');
-        self.stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(|error| went_away(&error))?;
+        // A claim may wait for as long as it was told to.
+        let endless = matches!(request, Request::LeaseClaim { wait: true, .. });
+        let patience = (!endless).then_some(PATIENCE);
+        self.stream.get_ref().set_read_timeout(patience).map_err(|error| went_away(&error))?;
         self.exchange(&line)
+    }
+
+    /// The connection, for another thread to close while an answer is waited for: the request is taken back then.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn line(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
     }
 
     /// Listens to all that the node tells from now on.

@@ -222,21 +222,13 @@ impl Client {
     }
 
     fn carry_out(&self, request: Request, shared: &Shared) -> Result<Box<RawValue>, Failure> {
-        let _seat = match request {
-            Request::Connect { .. } | Request::Send { .. } | Request::Ping { .. } => {
-                let full = || {
-                    Failure::refused(
-                        "too many requests wait for peers",
-                        "Try again when some of them have ended.",
-                    )
-                };
-                Some(Seat::take(&shared.waiting, MAX_WAITING).ok_or_else(full)?)
-            }
-            Request::Status
-            | Request::Peers
-            | Request::Reload
-            | Request::Pending
-            | Request::Forget { .. } => None,
+        let full = || {
+            Failure::refused("too many requests wait for peers", "Try again when some of them have ended.")
+        };
+        let _seat = if request.waits() {
+            Some(Seat::take(&shared.waiting, MAX_WAITING).ok_or_else(full)?)
+        } else {
+            None
         };
         shared.desk.carry_out_while(request, &|| !self.has_closed())
     }

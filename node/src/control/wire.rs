@@ -45,7 +45,41 @@ struct Fields {
     payload: Option<Box<RawValue>>,
     #[serde(default)]
     reply_within: Option<u64>,
+    #[serde(default)]
+    authority: Option<String>,
+    #[serde(default)]
+    lease_id: Option<String>,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    resource: Option<String>,
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    ttl: Option<u64>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    wait: bool,
+    #[serde(default)]
+    wait_within: Option<u64>,
 }
+
+/// Every command, as an unknown one is told.
+const COMMANDS: [&str; 12] = [
+    "status",
+    "peers",
+    "reload",
+    "pending",
+    "forget",
+    "ping",
+    "connect",
+    "send",
+    "lease_claim",
+    "lease_release",
+    "lease_list",
+    "watch",
+];
 
 /// Reads a line: its id, 0 where there is none, and what it asks.
 pub(super) fn read(line: &[u8]) -> (u64, Result<Asked, Failure>) {
@@ -71,6 +105,9 @@ impl Fields {
         }
         let peer = self.peer.as_deref().map(peer_id).transpose().map_err(|rule| bad(&rule))?;
         let need = |peer: Option<PeerId>| peer.ok_or_else(|| bad("\"peer\" is missing"));
+        let authority = self.authority.as_deref().map(peer_id).transpose().map_err(|rule| bad(&rule))?;
+        let text =
+            |text: Option<String>, name: &str| text.ok_or_else(|| bad(&format!("{name:?} is missing")));
         let request = match self.cmd.as_str() {
             "watch" => return Ok(Asked::Watch),
             "status" => Request::Status,
@@ -92,11 +129,26 @@ impl Fields {
                 payload: self.payload.ok_or_else(|| bad("\"payload\" is missing"))?,
                 reply_within: self.reply_within,
             },
+            "lease_claim" => Request::LeaseClaim {
+                authority,
+                lease_id: text(self.lease_id, "lease_id")?,
+                session: text(self.session, "session")?,
+                resource: text(self.resource, "resource")?,
+                mode: self.mode.unwrap_or_else(|| "exclusive".to_owned()),
+                ttl: self.ttl.ok_or_else(|| bad("\"ttl\" is missing"))?,
+                reason: self.reason.unwrap_or_default(),
+                wait: self.wait,
+                wait_within: self.wait_within,
+            },
+            "lease_release" => Request::LeaseRelease {
+                authority,
+                lease_id: text(self.lease_id, "lease_id")?,
+                session: text(self.session, "session")?,
+            },
+            "lease_list" => Request::LeaseList { authority },
             other => {
-                let known =
-                    ["status", "peers", "reload", "pending", "forget", "ping", "connect", "send", "watch"];
-                let near = crate::config::nearest(other, known.into_iter());
-                let hint = near.map_or_else(|| known.join(", "), |near| format!("did you mean {near}?"));
+                let near = crate::config::nearest(other, COMMANDS.into_iter());
+                let hint = near.map_or_else(|| COMMANDS.join(", "), |near| format!("did you mean {near}?"));
                 return Err(bad(&format!("unknown command: {hint}")));
             }
         };
@@ -217,6 +269,19 @@ mod tests {
                 payload: RawValue::from_string(r#"{"a":1,"a":1.0e0}"#.to_owned()).unwrap(),
                 reply_within: Some(3),
             },
+            Request::LeaseClaim {
+                authority: Some(peer()),
+                lease_id: "l".to_owned(),
+                session: "s".to_owned(),
+                resource: "res:x".to_owned(),
+                mode: "advisory".to_owned(),
+                ttl: 60,
+                reason: "why".to_owned(),
+                wait: true,
+                wait_within: Some(9),
+            },
+            Request::LeaseRelease { authority: None, lease_id: "l".to_owned(), session: "s".to_owned() },
+            Request::LeaseList { authority: None },
         ];
         for request in requests {
             let line =

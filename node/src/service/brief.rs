@@ -3,11 +3,13 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use relay_core::peer::Report;
 use relay_runtime::Events;
 use serde_json::value::RawValue;
 
 use super::engine::NodeHandle;
-use super::{Desk, Launched, Request, Setup, Status, launch};
+use super::lease::keeps_none;
+use super::{Desk, Keeping, Request, Setup, Status, launch};
 use crate::failure::Failure;
 use crate::held::Held;
 
@@ -31,18 +33,28 @@ impl Brief {
         setup.dial_known = false;
         let (id, runtime, keys) = (setup.id.to_string(), setup.config.runtime.as_str(), setup.home.keys());
         let held = Arc::new(Held::take(&setup.home)?);
-        let Launched { handle, events, turn, warnings: _ } = launch(setup, Vec::new(), &[], &held)?;
+        let (launched, events) = launch(setup, Vec::new(), &[], &held, Keeping::Nothing, &Report::default())?;
         ignore(events);
         let (runtime, pid) = (runtime.to_owned(), std::process::id());
         let status = Status { id, listen: Vec::new(), runtime, pid, command: "brief".to_owned() };
-        Ok(Self { desk: Desk::new(handle.clone(), keys, turn, held, status), handle })
+        let handle = launched.handle.clone();
+        Ok(Self { desk: Desk::new(&launched, keys, held, status), handle })
     }
 
     /// Asks it.
     ///
     /// # Errors
-    /// As for [`Desk::carry_out`].
+    /// As for [`Desk::carry_out`]. It keeps no leases itself.
     pub fn ask(&self, request: Request) -> Result<Box<RawValue>, Failure> {
+        if let Request::LeaseClaim { authority, .. }
+        | Request::LeaseRelease { authority, .. }
+        | Request::LeaseList { authority } = &request
+        {
+            let authority = authority.as_ref().or_else(|| self.desk.authority());
+            if authority.is_none_or(|authority| authority.as_str() == self.desk.id()) {
+                return Err(keeps_none());
+            }
+        }
         self.desk.carry_out(request)
     }
 }

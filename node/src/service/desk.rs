@@ -14,10 +14,11 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::engine::NodeHandle;
-use super::explain;
+use super::lease::Claim;
 use super::line::Link;
 use super::records::Records;
 use super::request::{Connected, Forgotten, Live, Pong, Reply, Request, Sent, Status};
+use super::{Launched, explain};
 use crate::actor::Turn;
 use crate::failure::{Exit, Failure};
 use crate::held::Held;
@@ -42,12 +43,24 @@ pub struct Desk {
     /// never undoes it.
     turn: Turn,
     held: Arc<Held>,
+    /// The peer that keeps the fleet's leases, where it is not this node.
+    authority: Option<PeerId>,
+    journal_fails: Arc<AtomicBool>,
     stopped: Arc<AtomicBool>,
 }
 
 impl Desk {
-    pub(super) fn new(handle: NodeHandle, keys: Keys, turn: Turn, held: Arc<Held>, status: Status) -> Self {
-        Self { handle, keys, status, turn, held, stopped: Arc::default() }
+    pub(super) fn new(launched: &Launched, keys: Keys, held: Arc<Held>, status: Status) -> Self {
+        Self {
+            handle: launched.handle.clone(),
+            keys,
+            status,
+            turn: Turn::clone(&launched.turn),
+            held,
+            authority: launched.authority.clone(),
+            journal_fails: Arc::default(),
+            stopped: Arc::default(),
+        }
     }
 
     /// Does it; the answer is a JSON value whose type [`Request`] names.
@@ -109,6 +122,24 @@ impl Desk {
                 };
                 json(&Pong { seconds: seconds_exact(time) })
             }
+            Request::LeaseClaim {
+                authority,
+                lease_id,
+                session,
+                resource,
+                mode,
+                ttl,
+                reason,
+                wait,
+                wait_within,
+            } => {
+                let claim = Claim { lease_id, session, resource, mode, ttl, reason, wait, wait_within };
+                json(&self.claim(authority, claim, wanted)?)
+            }
+            Request::LeaseRelease { authority, lease_id, session } => {
+                json(&self.release(authority, lease_id, session, wanted)?)
+            }
+            Request::LeaseList { authority } => json(&self.leases(authority, wanted)?),
         }
     }
 
@@ -180,6 +211,26 @@ impl Desk {
         if self.held.is_in_place() { Ok(()) } else { Err(self.held.lost()) }
     }
 
+    /// The peer that keeps the fleet's leases, where it is not this node.
+    pub(super) const fn authority(&self) -> Option<&PeerId> {
+        self.authority.as_ref()
+    }
+
+    /// This node's id.
+    pub(super) fn id(&self) -> &str {
+        &self.status.id
+    }
+
+    /// Whether the node's journal fails, as far as it said.
+    pub(super) fn journal_fails(&self) -> bool {
+        self.journal_fails.load(Ordering::SeqCst)
+    }
+
+    /// The journal began to fail, or works again.
+    pub(super) fn journal(&self, fails: bool) {
+        self.journal_fails.store(fails, Ordering::SeqCst);
+    }
+
     /// Whether the node still takes commands.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -220,7 +271,7 @@ impl Desk {
     }
 
     /// As [`call`](Self::call), until nobody wants the answer: the node is told then, so that it stops as well.
-    fn call_while(
+    pub(super) fn call_while(
         &self,
         command: Command,
         within: Duration,

@@ -27,12 +27,13 @@ impl Runtime {
     pub(super) fn start(
         self,
         node: Node,
+        newest: Seq,
         listeners: Vec<Listener>,
         options: Options,
     ) -> io::Result<(NodeHandle, NodeEvents)> {
         match self {
-            Self::Smol => relay_smol::start(node, Seq::NONE, listeners, options),
-            Self::Mio => relay_mio::start(node, Seq::NONE, listeners, options),
+            Self::Smol => relay_smol::start(node, newest, listeners, options),
+            Self::Mio => relay_mio::start(node, newest, listeners, options),
         }
     }
 }

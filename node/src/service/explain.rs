@@ -1,12 +1,16 @@
 //! A node's failures in the words and exit codes of the command line.
 
-use relay_core::machine::CloseReason;
+use relay_core::machine::{CloseReason, Refused};
 use relay_core::peer::{Direction, Failure as Cause};
 use relay_core::text::PeerId;
 use relay_runtime::CallError;
 
 use super::line::Link;
 use crate::failure::{Exit, Failure};
+
+/// What to do about a journal that fails.
+pub(super) const JOURNAL_FAILS: &str =
+    "Free some space on the disk of the home, or mend it: relay serve goes on by itself, and says so.";
 
 /// What a command about `who` (a peer or an address, as it is to be shown) failed with.
 #[must_use]
@@ -69,6 +73,10 @@ pub(super) fn failure(who: &str, cause: &Cause) -> Failure {
         Cause::BadRequest(why) => Failure::usage((*why).to_owned(), ""),
         Cause::Withdrawn => Failure::new(Exit::Interrupted, "the answer is not wanted any more", ""),
         Cause::Busy => Failure::refused("too many dials are under way", "Try again in a moment."),
+        Cause::NoLeases => Failure::refused(
+            format!("{who} keeps no leases for the fleet, or its version is older than they are"),
+            "Name the peer that keeps them: --authority PEER.",
+        ),
         Cause::Stopping => Failure::unreachable("the node is about to end", "Start it again: relay serve."),
         other => Failure::refused(format!("{who}: {other}"), ""),
     }
@@ -122,6 +130,10 @@ pub(super) fn unanswered(error: CallError) -> Failure {
         CallError::TimedOut => {
             Failure::new(Exit::Unreachable, "the node did not answer in time", "Try again.")
         }
+        CallError::Refused(Refused::NotDurable) => Failure::refused(
+            "the journal failed meanwhile; what was asked is done only if it works again",
+            JOURNAL_FAILS,
+        ),
         other => {
             Failure::unreachable(format!("the node gave no answer: {other}"), "Start it again: relay serve.")
         }

@@ -99,6 +99,24 @@ pub enum What {
         /// Why.
         reason: String,
     },
+    /// A lease of this node, where it is the authority, was granted or ended.
+    Lease {
+        /// Its name.
+        id: String,
+        /// `kind:value`.
+        resource: String,
+        /// `session@peer`.
+        owner: String,
+        /// `granted`, `released` or `expired`.
+        change: &'static str,
+        /// Of two leases on one resource the later has the higher.
+        fencing_token: u64,
+    },
+    /// The journal began to fail, or works again.
+    Journal {
+        /// `failing` or `working`.
+        state: &'static str,
+    },
     /// The node ends.
     Stopped {
         /// Why.
@@ -168,6 +186,16 @@ impl What {
             Event::NotStored { peer, error } => {
                 Self::NotStored { peer: peer.to_string(), reason: error.to_string() }
             }
+            Event::Lease(change) => Self::Lease {
+                id: change.id.clone(),
+                resource: change.resource.clone(),
+                owner: change.owner.clone(),
+                change: change.lapse.as_str(),
+                fencing_token: change.fencing_token,
+            },
+            Event::Journal { failing } => {
+                Self::Journal { state: if *failing { "failing" } else { "working" } }
+            }
             _ => return None,
         })
     }
@@ -222,6 +250,13 @@ impl fmt::Display for What {
             Self::NotStored { peer, reason } => {
                 write!(f, "not stored of {peer}: {reason}; a restart undoes the change")
             }
+            Self::Lease { id, resource, owner, change, fencing_token } => {
+                write!(f, "lease {change}: {resource} of {owner} ({id}, token {fencing_token})")
+            }
+            Self::Journal { state: "failing" } => {
+                f.write_str("the journal fails: no lease is granted or released until it works again")
+            }
+            Self::Journal { .. } => f.write_str("the journal works again"),
             Self::Stopped { reason } => write!(f, "stopped: {reason}"),
         }
     }

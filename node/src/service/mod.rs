@@ -6,14 +6,17 @@
 
 mod brief;
 mod desk;
+mod durable;
 mod engine;
 mod explain;
 mod feed;
+mod lease;
 mod line;
 mod lock;
 mod records;
 pub mod report;
 mod request;
+mod resource;
 pub mod signals;
 mod watch;
 
@@ -24,7 +27,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use relay_core::peer::{Event, Node, Settings};
+use relay_core::journal::{Journal, Seq};
+use relay_core::peer::{Event, Node, Report, Settings};
 use relay_core::text::PeerId;
 use relay_runtime::{Listener, Options};
 use zeroize::Zeroizing;
@@ -33,12 +37,14 @@ pub use brief::Brief;
 pub use desk::{Desk, kind, sendable};
 pub use engine::{NodeEvents, NodeHandle};
 pub use feed::Feed;
+pub use lease::{Claimed, Granted, LeaseView, Leases, Released, keeps_none, not_found};
 pub use line::{Line, Link, What};
 pub use lock::Lock;
 pub use records::Records;
 pub use request::{Connected, Forgotten, InviteKey, Live, Pong, Reply, Request, Sent, Status};
+pub use resource::Resource;
 
-use self::report::{Reporter, Sources};
+use self::report::{First, Reporter, Sources};
 use self::watch::Watcher;
 use crate::actor::{HomeActor, Turn};
 use crate::config::Config;
@@ -46,6 +52,7 @@ use crate::control::Server;
 use crate::failure::Failure;
 use crate::held::Held;
 use crate::home::Home;
+use crate::journal::SqliteJournal;
 
 /// Why a service ends whose home is no longer where it was.
 const HOME_LOST: &str = "its home was moved away or replaced";
@@ -122,7 +129,9 @@ impl Service {
         // Before the keys are read, so that no change is missed.
         let watcher = Watcher::new(keys.dir()).map_err(|error| Failure::io("watch", keys.dir(), &error))?;
         keys.close_redeemed()?;
-        let Launched { handle, events, turn, warnings } = launch(setup, listeners, &addresses, &held)?;
+        let first = First::look(home.sessions());
+        let (launched, events) =
+            launch(setup, listeners, &addresses, &held, Keeping::Journal, &first.report())?;
         let status = Status {
             id: id.to_string(),
             listen: addresses.clone(),
@@ -130,12 +139,13 @@ impl Service {
             pid: std::process::id(),
             command: what.to_owned(),
         };
-        let desk = Desk::new(handle.clone(), keys, turn, held, status);
+        let desk = Desk::new(&launched, keys, held, status);
+        let Launched { handle, warnings, .. } = launched;
         let stop = Stop { handle: handle.clone(), reason: Arc::default() };
         let feed = Feed::new();
         let control = Server::start(&home, runtime_dir.as_deref(), desk.clone(), feed.clone())
             .inspect_err(|_| stop.now("no control socket"))?;
-        let reporter = Reporter::start(handle, sources).map_err(|error| thread_failed(&error))?;
+        let reporter = Reporter::start(handle, sources, first).map_err(|error| thread_failed(&error))?;
         watcher.start(desk.clone(), stop.clone()).map_err(|error| thread_failed(&error))?;
         // Before the first event is passed on, so that none is missed.
         let lines = Some(feed.listen());
@@ -220,6 +230,9 @@ impl Service {
         thread::Builder::new().name("relay-events".into()).spawn(move || {
             while let Some(event) = events.recv() {
                 log(&event);
+                if let Event::Journal { failing } = event {
+                    desk.journal(failing);
+                }
                 if let Some(what) = What::of(&event) {
                     feed.tell(Line::now(what));
                 }
@@ -254,16 +267,28 @@ impl Stop {
 fn log(event: &Event) {
     match What::of(event) {
         Some(what @ What::Message { .. }) => tracing::trace!("{what}"),
-        Some(what @ What::NotStored { .. }) => tracing::error!("{what}"),
+        Some(what @ (What::NotStored { .. } | What::Journal { state: "failing" })) => {
+            tracing::error!("{what}")
+        }
+        Some(what @ What::Journal { .. }) => tracing::warn!("{what}"),
         Some(what) => tracing::debug!("{what}"),
         None => {}
     }
 }
 
+/// What a node keeps over its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keeping {
+    /// Nothing: it answers one command, and is no lease authority.
+    Nothing,
+    /// What the journal of its home holds.
+    Journal,
+}
+
 struct Launched {
     handle: NodeHandle,
-    events: NodeEvents,
     turn: Turn,
+    authority: Option<PeerId>,
     warnings: Vec<String>,
 }
 
@@ -273,7 +298,9 @@ fn launch(
     listeners: Vec<Listener>,
     addresses: &[SocketAddr],
     held: &Arc<Held>,
-) -> Result<Launched, Failure> {
+    keeping: Keeping,
+    first: &Report,
+) -> Result<(Launched, NodeEvents), Failure> {
     let Setup { home, id, config, listen: _, dial_known, runtime_dir: _, seed } = setup;
     let Records { peers, pending, warnings } = Records::read(&home.keys())?;
     let mut settings = Settings::new(id);
@@ -285,16 +312,26 @@ fn launch(
     // A wildcard can be dialled back from anywhere, so it says most.
     let wildcard = addresses.iter().find(|addr| addr.ip().is_unspecified());
     settings.listening = wildcard.or_else(|| addresses.first()).copied();
-    let node = Node::new(settings, *seed, peers, pending);
+    let authority = config.authority.filter(|authority| *authority != settings.id);
+    settings.authority.clone_from(&authority);
+    settings.boot = durable::boot();
+    let mut node = Node::new(settings, *seed, peers, pending).reporting(first);
+    let journal = match keeping {
+        Keeping::Nothing => None,
+        Keeping::Journal => Some(durable::restore(&mut node, &home)?),
+    };
     let turn = Turn::default();
     let actor = HomeActor::at(home.dir()).in_turn(Turn::clone(&turn)).while_held(Arc::clone(held));
-    let options = Options { actor: Box::new(actor), ..Options::default() };
-    let started = config.runtime.start(node, listeners, options);
+    let newest = journal.as_ref().map_or(Seq::NONE, Journal::newest);
+    let epoch = journal.as_ref().map_or(1, SqliteJournal::epoch);
+    let journal = journal.map(|journal| Box::new(journal) as Box<dyn Journal>);
+    let options = Options { actor: Box::new(actor), journal, epoch, ..Options::default() };
+    let started = config.runtime.start(node, newest, listeners, options);
     let (handle, events) = started.map_err(|error| {
         let what = format!("the event loop {} cannot be started: {error}", config.runtime.as_str());
         Failure::refused(what, "Try the other one: --runtime smol|mio.")
     })?;
-    Ok(Launched { handle, events, turn, warnings })
+    Ok((Launched { handle, turn, authority, warnings }, events))
 }
 
 fn bind(addr: SocketAddr) -> Result<Listener, Failure> {

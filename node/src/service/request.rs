@@ -56,6 +56,41 @@ pub enum Request {
         /// With whom.
         peer: PeerId,
     },
+    /// Claim a lease, or repeat a claim: [`Claimed`](super::Claimed).
+    LeaseClaim {
+        /// The peer that keeps the leases; absent for the one of the configuration, else this node.
+        authority: Option<PeerId>,
+        /// The name that the lease will have; the same for every repeat of a claim.
+        lease_id: String,
+        /// The session that is to hold it.
+        session: String,
+        /// `kind:value`, or a path alone.
+        resource: String,
+        /// `exclusive` or `advisory`.
+        mode: String,
+        /// Seconds that it holds without a renewal.
+        ttl: u64,
+        /// For people; may be empty.
+        reason: String,
+        /// Whether to wait where it is held.
+        wait: bool,
+        /// Seconds to wait at most; absent for no end.
+        wait_within: Option<u64>,
+    },
+    /// Give a lease back: [`Released`](super::Released).
+    LeaseRelease {
+        /// As for a claim.
+        authority: Option<PeerId>,
+        /// The lease.
+        lease_id: String,
+        /// The session that holds it.
+        session: String,
+    },
+    /// All leases: [`Leases`](super::Leases).
+    LeaseList {
+        /// As for a claim.
+        authority: Option<PeerId>,
+    },
 }
 
 /// A key on its way through the control socket, which the owner alone can open.
@@ -152,6 +187,20 @@ pub struct Pong {
 }
 
 impl Request {
+    /// Whether its answer may be long in coming, since it is a peer's to give, or waits for a lease.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        match self {
+            Self::Connect { .. }
+            | Self::Send { .. }
+            | Self::Ping { .. }
+            | Self::LeaseClaim { .. }
+            | Self::LeaseRelease { .. }
+            | Self::LeaseList { .. } => true,
+            Self::Status | Self::Peers | Self::Reload | Self::Pending | Self::Forget { .. } => false,
+        }
+    }
+
     /// The command's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -164,6 +213,9 @@ impl Request {
             Self::Connect { .. } => "connect",
             Self::Send { .. } => "send",
             Self::Ping { .. } => "ping",
+            Self::LeaseClaim { .. } => "lease_claim",
+            Self::LeaseRelease { .. } => "lease_release",
+            Self::LeaseList { .. } => "lease_list",
         }
     }
 }

@@ -39,7 +39,11 @@ fn a_pairing_by_invite_leads_to_a_link_on_every_pair_of_event_loops() {
         assert_eq!(agreed(&up_a), agreed(&up_b));
         assert_eq!(
             agreed(&up_a),
-            (json!("binary"), json!(["frame-bin", "headroom", "unknown-ok"]), json!(1))
+            (
+                json!("binary"),
+                json!(["frame-bin", "headroom", "lease-fence", "lease-fleet", "unknown-ok"]),
+                json!(1)
+            )
         );
         assert_eq!((&up_a["peer"], &up_a["direction"]), (&json!(pair.b_id), &json!("inbound")));
         assert_eq!((&up_b["peer"], &up_b["direction"]), (&json!(pair.a_id), &json!("outbound")));
@@ -218,7 +222,7 @@ fn a_peer_is_pinged_and_sent_to_with_and_without_serve() {
             "{\"request_id\":\"r\"}\n",
         );
         let reply: Value = serde_json::from_str(&ran.out).unwrap();
-        assert_eq!((&reply["request_id"], &reply["outcome"]), (&json!("r"), &json!("error")), "{}", ran.err);
+        assert_eq!((&reply["request_id"], &reply["outcome"]), (&json!("r"), &json!("list")), "{}", ran.err);
 
         for (args, code, part) in [
             (&["send", "nobody", "task_status", "{}"] as &[&str], 1, "not known here"),

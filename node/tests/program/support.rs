@@ -30,6 +30,11 @@ impl Home {
         Self { dir: tempfile::tempdir().unwrap(), name: name.to_owned() }
     }
 
+    /// One on another filesystem.
+    pub(crate) fn on(place: &Path) -> Self {
+        Self { dir: tempfile::tempdir_in(place).unwrap(), name: "home".to_owned() }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(&self.name).join(name)
     }

@@ -73,7 +73,8 @@ impl Spec {
     /// A relay as a start makes it.
     pub(super) fn boot(&self, disk: &Disk, seed: [u8; 32]) -> Node {
         let (peers, pending) = read(disk);
-        Node::new(self.settings.clone(), seed, peers, pending)
+        let node = Node::new(self.settings.clone(), seed, peers, pending);
+        disk.restore(node).expect("a relay reads what a relay recorded")
     }
 }
 

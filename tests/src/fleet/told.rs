@@ -3,7 +3,7 @@
 use relay_core::peer::{Event, Message};
 
 /// One event as words: `up PEER inbound`, `down PEER Silent`, `refused PEER WrongProof`, `left out COUNT`, `message PEER KIND`,
-/// `unknown PEER TYPE`, `dial failed PEER Denied`, `paired PEER`, `not stored PEER Full`.
+/// `unknown PEER TYPE`, `dial failed PEER Denied`, `paired PEER`, `lease granted ID`, `not stored PEER Full`.
 pub(super) fn line(event: &Event) -> String {
     let anybody = "-";
     match event {
@@ -27,6 +27,8 @@ pub(super) fn line(event: &Event) -> String {
         }
         Event::UnknownType { peer, msg_type } => format!("unknown {peer} {msg_type}"),
         Event::Paired { peer } => format!("paired {peer}"),
+        Event::Lease(change) => format!("lease {} {}", change.lapse.as_str(), change.id),
+        Event::Journal { failing } => format!("journal {}", if *failing { "failing" } else { "working" }),
         Event::NotStored { peer, error } => format!("not stored {peer} {error:?}"),
         other => format!("{other:?}"),
     }

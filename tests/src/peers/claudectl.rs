@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
-use super::{Lines, PATIENCE, free_address};
+use super::{Idler, Lines, PATIENCE, free_address};
+use serde_json::json;
 
 /// Which release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,37 @@ impl ClaudectlHome {
         );
         std::fs::write(config.join("config.toml"), text).expect("a config can be written");
         home
+    }
+
+    /// Asks this peer for the fleet's leases; its own id makes it the one that keeps them.
+    ///
+    /// # Panics
+    /// Where its config cannot be written.
+    #[must_use]
+    pub fn authority(self, peer: &str) -> Self {
+        let path = self.path().join(".config/claudectl/config.toml");
+        let text = std::fs::read_to_string(&path).expect("its config can be read");
+        std::fs::write(path, format!("{text}lease_authority = \"{peer}\"\n"))
+            .expect("its config can be written");
+        self
+    }
+
+    /// A session of a process of its own, as its own programs make them.
+    ///
+    /// # Panics
+    /// Where the file of it cannot be written.
+    #[must_use]
+    pub fn session(&self, name: &str) -> Idler {
+        let process = Idler::start();
+        let dir = self.path().join(".claude/sessions");
+        std::fs::create_dir_all(&dir).expect("a folder for its sessions can be made");
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+        let millis = u64::try_from(started.as_millis()).expect("the clock is before the year 500000000");
+        let session =
+            json!({"pid": process.pid(), "sessionId": name, "cwd": self.path(), "startedAt": millis});
+        std::fs::write(dir.join(format!("{}.json", process.pid())), session.to_string())
+            .expect("a session can be written");
+        process
     }
 
     /// Knows a peer's key, and where it is.
@@ -168,7 +200,15 @@ impl Claudectl {
     /// # Panics
     /// Where none comes in time.
     pub fn says(&mut self, text: &str) -> String {
-        let found = self.lines.find(PATIENCE, |line| line.contains(text).then(|| line.to_owned()));
+        self.says_within(PATIENCE, text)
+    }
+
+    /// As [`says`](Self::says), within a time.
+    ///
+    /// # Panics
+    /// Where none comes in time.
+    pub fn says_within(&mut self, patience: Duration, text: &str) -> String {
+        let found = self.lines.find(patience, |line| line.contains(text).then(|| line.to_owned()));
         found.unwrap_or_else(|| panic!("the peer never said {text:?}; it said:\n{}", self.lines.seen()))
     }
 

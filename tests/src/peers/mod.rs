@@ -1,12 +1,16 @@
 //! Real programs as peers: ours, and those that other people wrote, each in a home of its own.
 
 mod claudectl;
+mod idler;
 mod lines;
 mod relay;
+mod way;
 
 pub use claudectl::{Claudectl, ClaudectlHome, Version};
+pub use idler::Idler;
 pub use lines::Lines;
 pub use relay::{Relay, RelayHome, Runtime};
+pub use way::Way;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Lines, PATIENCE};
+use super::{Idler, Lines, PATIENCE};
 
 /// Which driver runs the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,18 @@ impl RelayHome {
     pub const fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
+    }
+
+    /// A session of a process of its own.
+    ///
+    /// # Panics
+    /// Where the program refuses.
+    #[must_use]
+    pub fn session(&self, name: &str) -> Idler {
+        let process = Idler::start();
+        let output = self.run(&["session", "start", name, "--pid", &process.pid().to_string()]);
+        assert!(output.status.success(), "session {name}: {output:?}");
+        process
     }
 
     /// Knows a peer's key, and where it is.
@@ -194,6 +206,15 @@ impl Relay {
             let event: Value = serde_json::from_str(line).ok()?;
             (event["event"] == name && holds(&event)).then_some(event)
         })
+    }
+
+    /// Waits for a line that has this text in it, and gives the line.
+    ///
+    /// # Panics
+    /// Where none comes in time.
+    pub fn says(&mut self, text: &str) -> String {
+        let found = self.lines.find(PATIENCE, |line| line.contains(text).then(|| line.to_owned()));
+        found.unwrap_or_else(|| panic!("it never said {text:?}; it said:\n{}", self.lines.seen()))
     }
 
     /// All that it printed so far.

@@ -5,7 +5,7 @@ mod result;
 
 use alloc::string::String;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use request::{Field, LeaseClaim, LeaseFault, LeaseList, LeaseRelease};
 pub use result::{Blocker, Lease, LeaseResult, Outcome};
@@ -28,7 +28,7 @@ pub const MAX_TTL_SECS: u64 = 7 * 24 * 60 * 60;
 pub const MAX_MESSAGE: usize = 512;
 
 /// Whether a lease excludes others.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// No other owner's exclusive lease may overlap.

@@ -210,7 +210,7 @@ impl Node {
         }
         let record = PeerRecord { id: peer.clone(), key: Some(key), addresses: Addresses::default() };
         let index = self.know(record);
-        out.event(Event::Paired { peer });
+        out.event_free(Event::Paired { peer });
         for conn in conns {
             let Some(storing) = self.take_storing(conn) else { continue };
             let Storing { handshake, address, rest, eof } = *storing;
@@ -285,7 +285,7 @@ impl Node {
         if !was_out && self.admission.is_locked_out(greeted.origin, now.mono) {
             // Once a minute at most, so that it is never left out.
             let reason = HandshakeFailure::LockedOut;
-            out.event(Event::HandshakeFailed { address: greeted.address, claimed: None, reason });
+            out.event_free(Event::HandshakeFailed { address: greeted.address, claimed: None, reason });
         }
     }
 
@@ -357,10 +357,10 @@ impl Node {
         let origin = address.map_or(Origin::Local, |address| Origin::of_ip(address.ip()));
         let (tell, ended) = self.refusals.failed(origin, now.mono);
         if let Some(left_out) = ended {
-            out.event(Event::HandshakesLeftOut(left_out));
+            out.event_free(Event::HandshakesLeftOut(left_out));
         }
         if tell {
-            out.event(Event::HandshakeFailed { address, claimed, reason });
+            out.event_free(Event::HandshakeFailed { address, claimed, reason });
         }
     }
 
@@ -368,7 +368,7 @@ impl Node {
     pub(super) fn refusals_due(&mut self, now: Now, out: &mut Out) {
         while self.refusals.deadline().is_some_and(|due| due <= now.mono) {
             if let Some(left_out) = self.refusals.end_oldest() {
-                out.event(Event::HandshakesLeftOut(left_out));
+                out.event_free(Event::HandshakesLeftOut(left_out));
             }
         }
     }
@@ -377,7 +377,7 @@ impl Node {
     pub(super) fn tell_left_out(&mut self, out: &mut Out) {
         while !self.refusals.is_empty() {
             if let Some(left_out) = self.refusals.end_oldest() {
-                out.event(Event::HandshakesLeftOut(left_out));
+                out.event_free(Event::HandshakesLeftOut(left_out));
             }
         }
     }
@@ -421,7 +421,7 @@ impl Node {
         let outdated = core::mem::replace(&mut known.stored, Stored::Settled) == Stored::Outdated;
         let is_known = known.key.is_some();
         if let Err(error) = result {
-            out.event(Event::NotStored { peer: known.id.clone(), error });
+            out.event_free(Event::NotStored { peer: known.id.clone(), error });
         }
         if outdated && is_known {
             self.store_addresses(peer, out);

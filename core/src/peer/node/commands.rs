@@ -7,9 +7,9 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::accept::{peer_file, write_key};
-use super::errand::{Attempt, Errand, Purpose};
+use super::errand::{Asker, Attempt, Errand, Purpose};
 use super::state::{Slot, State, Waiting};
-use super::{Node, Out, beat};
+use super::{Node, Out};
 use crate::action::{ActId, Acted, Action};
 use crate::machine::Ticket;
 use crate::message::{Kind, RawValue};
@@ -52,14 +52,15 @@ impl Node {
                 self.withdraw(now, ticket, out);
                 Some(Answer::Done)
             }
+            Command::Lease { authority, ask } => self.ask_for_lease(now, ticket, authority, ask, out),
             Command::Peers => Some(Answer::Peers(self.peers(now))),
             Command::Report(report) => {
-                self.beats = beat::payloads(&self.settings.id, &report);
+                self.report(now, &report, out);
                 Some(Answer::Done)
             }
         };
         if let Some(answer) = answer {
-            out.answer(ticket, answer);
+            out.answer_free(ticket, answer);
         }
     }
 
@@ -68,15 +69,15 @@ impl Node {
             Some(Waiting::Admission(admitting)) => self.invited_stored(now, *admitting, result.is_ok(), out),
             Some(Waiting::Command(ticket, answer)) => {
                 let answer = match result {
-                    Ok(_) => answer,
+                    Ok(_) => *answer,
                     Err(error) => Answer::Failed(Failure::NotStored(error)),
                 };
-                out.answer(ticket, answer);
+                out.answer_free(ticket, answer);
             }
             Some(Waiting::Addresses(peer)) => self.addresses_stored(peer, result, out),
             Some(Waiting::File(peer)) => {
                 if let Err(error) = result {
-                    out.event(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
+                    out.event_free(Event::NotStored { peer: self.book.get(peer).id.clone(), error });
                 }
             }
             None => {}
@@ -94,7 +95,7 @@ impl Node {
         }
         let Some(key) = key else { return Some(Answer::Done) };
         let act = out.act(write_key(&id, &key));
-        self.waiting.insert(act, Waiting::Command(ticket, Answer::Done));
+        self.waiting.insert(act, Waiting::Command(ticket, Box::new(Answer::Done)));
         None
     }
 
@@ -194,7 +195,7 @@ impl Node {
             known.keep = true;
             known.addresses.advertised(address);
         }
-        self.start(now, Errand::new(Purpose::Link { peer: known, keep }, Some(ticket), attempts), out)
+        self.start(now, Errand::new(Purpose::Link { peer: known, keep }, Asker::Owner(ticket), attempts), out)
     }
 
     /// The keys to try at an address: those of the peer that is expected there, else those of peers known there, then
@@ -217,12 +218,14 @@ impl Node {
 
     /// Ends a message or a ping of the owner's that is under way. A dial for a lasting link goes on: the link is wanted.
     fn withdraw(&mut self, now: Now, ticket: Ticket, out: &mut Out) {
-        if self.withdraw_asked(ticket, out) {
+        if self.withdraw_request(now, ticket, out) || self.withdraw_asked(ticket, out) {
             return;
         }
         let theirs = |slot: &Slot| match &slot.state {
-            State::Dialling(dial) => dial.errand.ticket == Some(ticket) && !dial.errand.is_for_a_link(),
-            State::Outbound(outbound) => outbound.ticket == Some(ticket),
+            State::Dialling(dial) => {
+                dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link()
+            }
+            State::Outbound(outbound) => outbound.asker == Asker::Owner(ticket),
             State::Vacant
             | State::Greeted(_)
             | State::Storing(_)
@@ -233,7 +236,7 @@ impl Node {
         let Some(conn) = self.slots.iter().find(|slot| theirs(slot)).map(|slot| slot.conn) else { return };
         match self.state(conn) {
             Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Withdrawn, out),
-            Some(_) | None => self.fail_outbound(conn, Failure::Withdrawn, out),
+            Some(_) | None => self.fail_outbound(now, conn, Failure::Withdrawn, out),
         }
     }
 
@@ -256,7 +259,7 @@ impl Node {
         if self.book.get(index).addresses.is_empty()
             && let Some(conn) = self.book.get(index).link
         {
-            return self.ask_over_link(now, conn, ticket, kind, &payload, reply, out);
+            return self.ask_over_link(now, conn, Asker::Owner(ticket), kind, &payload, reply, out);
         }
         self.errand_to(now, ticket, peer, Purpose::Send { peer: index, kind, payload, reply }, out)
     }
@@ -277,10 +280,10 @@ impl Node {
         if attempts.is_empty() {
             return Some(Answer::Failed(Failure::NoAddress));
         }
-        self.start(now, Errand::new(purpose, Some(ticket), attempts), out)
+        self.start(now, Errand::new(purpose, Asker::Owner(ticket), attempts), out)
     }
 
-    fn start(&mut self, now: Now, errand: Errand, out: &mut Out) -> Option<Answer> {
+    pub(super) fn start(&mut self, now: Now, errand: Errand, out: &mut Out) -> Option<Answer> {
         if self.draining {
             return Some(Answer::Failed(Failure::Stopping));
         }
@@ -292,7 +295,7 @@ impl Node {
     }
 
     /// The place of a peer that is known for something: one that was forgotten is not.
-    fn find(&self, peer: &PeerId) -> Option<PeerIndex> {
+    pub(super) fn find(&self, peer: &PeerId) -> Option<PeerIndex> {
         let index = self.book.find(peer.as_str())?;
         self.book.get(index).is_known().then_some(index)
     }

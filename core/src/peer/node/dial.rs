@@ -1,14 +1,17 @@
 //! The dialler's side of one connection: the challenge is proved, and the ack says who answered.
 
+use alloc::boxed::Box;
+
 use super::accept::{PROTO, write_key};
-use super::errand::{Attempt, Errand, Purpose, answer};
+use super::asked::request_id;
+use super::errand::{Asker, Attempt, Errand, Purpose};
 use super::link::Agreed;
 use super::state::{State, Waiting};
 use super::{HANDSHAKE_TIME, Node, Out};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{CloseReason, ConnId};
 use crate::message::connection::{Challenge, Handshake, HandshakeAck};
-use crate::message::{Envelope, FeatureSet, Kind, MsgType};
+use crate::message::{Envelope, Feature, FeatureSet, Kind, MsgType};
 use crate::outbox::Close;
 use crate::peer::addresses::Addresses;
 use crate::peer::book::PeerRecord;
@@ -161,33 +164,39 @@ impl Node {
                 self.establish(now, conn, agreed, out);
                 if invite {
                     let id = out.act(write_key(&answered, &key));
-                    let waiting = match errand.ticket {
-                        Some(ticket) => Waiting::Command(ticket, connected),
-                        None => Waiting::File(index),
+                    let waiting = match errand.asker {
+                        Asker::Owner(ticket) => Waiting::Command(ticket, Box::new(connected)),
+                        Asker::Nobody | Asker::Lease(_) => Waiting::File(index),
                     };
                     self.waiting.insert(id, waiting);
-                } else if let Some(ticket) = errand.ticket {
-                    out.answer(ticket, connected);
+                } else {
+                    self.tell(now, errand.asker, connected, out);
                 }
             }
+            Purpose::Send { kind, .. } if needs_leases(kind, agreed.features) => {
+                self.dials -= 1;
+                out.close(conn, Close::Flush);
+                self.tell(now, errand.asker, Answer::Failed(Failure::NoLeases), out);
+            }
             Purpose::Send { peer: _, kind, payload, reply } => {
+                let request_id = request_id(&payload);
                 match self.send(now, conn, agreed.framing(), kind, &*payload, out) {
                     Ok(()) => {
                         let mut cutter = cutter;
                         cutter.set_framing(agreed.framing());
-                        self.outbound(now, conn, &agreed, cutter, errand.ticket, reply, out);
+                        self.outbound(now, conn, &agreed, cutter, errand.asker, reply, request_id, out);
                     }
                     Err(error) => {
                         self.dials -= 1;
                         out.close(conn, Close::Flush);
-                        answer(errand.ticket, Answer::Failed(Failure::Unsendable(error)), out);
+                        self.tell(now, errand.asker, Answer::Failed(Failure::Unsendable(error)), out);
                     }
                 }
             }
             Purpose::Ping => {
                 self.dials -= 1;
                 out.close(conn, Close::Flush);
-                answer(errand.ticket, Answer::Pong(now.mono.since(started)), out);
+                self.tell(now, errand.asker, Answer::Pong(now.mono.since(started)), out);
             }
         }
     }
@@ -227,4 +236,10 @@ impl Node {
         };
         self.attempt_failed(now, conn, failure, Close::Abort, out);
     }
+}
+
+/// Whether a message is about leases, and the peer does not speak of them: then it is not sent.
+pub(super) fn needs_leases(kind: Kind, agreed: FeatureSet) -> bool {
+    matches!(kind, Kind::LeaseClaim | Kind::LeaseRelease | Kind::LeaseList)
+        && !agreed.contains(Feature::LeaseFleet)
 }

@@ -6,7 +6,6 @@ use super::state::State;
 use super::{Node, Out};
 use crate::frame::Framing;
 use crate::machine::ConnId;
-use crate::message::lease::{LeaseList, LeaseResult, Outcome};
 use crate::message::{Envelope, FeatureSet, Kind, MsgType};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::{Event, Message};
@@ -42,7 +41,7 @@ impl Node {
             // Out of their place these say nothing.
             Kind::Challenge | Kind::Handshake | Kind::HandshakeAck | Kind::Ack => {}
             Kind::LeaseClaim | Kind::LeaseRelease | Kind::LeaseList => {
-                self.refuse_lease(now, conn, framing, envelope, out);
+                self.lease_request(now, conn, peer, features, framing, kind, envelope, out);
             }
             Kind::DelegateTask
             | Kind::TaskStatus
@@ -56,14 +55,24 @@ impl Node {
             | Kind::KnowledgeRejected
             | Kind::SessionTransfer
             | Kind::SessionReceived
-            | Kind::LeaseResult => self.deliver(conn, peer, kind, envelope, out),
+            | Kind::LeaseResult => self.deliver(now, conn, peer, kind, envelope, out),
         }
     }
 
     /// Hands a message to the owner. One that came before is dropped, unless it is a request: its answer may be what
     /// was lost.
-    fn deliver(&mut self, conn: ConnId, peer: PeerIndex, kind: Kind, envelope: &Envelope<'_>, out: &mut Out) {
-        if self.is_reply(conn, peer, kind, envelope, out) {
+    fn deliver(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        peer: PeerIndex,
+        kind: Kind,
+        envelope: &Envelope<'_>,
+        out: &mut Out,
+    ) {
+        if self.is_reply(now, conn, peer, kind, envelope, out)
+            || self.is_stray_answer(now, peer, kind, envelope, out)
+        {
             return;
         }
         let known = self.book.get_mut(peer);
@@ -94,7 +103,7 @@ impl Node {
             )
             | None => return,
         };
-        out.event(Event::Message(Message {
+        out.event_free(Event::Message(Message {
             peer: id,
             conn,
             id: text::clip(&envelope.id, Message::MAX_ID),
@@ -112,26 +121,7 @@ impl Node {
         let types = &mut known.heard().unknown_types;
         let msg_type = text::clip(name, UNKNOWN_TYPE_BYTES);
         if types.len() < UNKNOWN_TYPES && types.insert(msg_type.clone()) {
-            out.event(Event::UnknownType { peer: known.id.clone(), msg_type });
+            out.event_free(Event::UnknownType { peer: known.id.clone(), msg_type });
         }
-    }
-
-    /// This node is no lease authority: every request is answered so, on the connection that asked.
-    fn refuse_lease(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        framing: Framing,
-        envelope: &Envelope<'_>,
-        out: &mut Out,
-    ) {
-        let request_id = match LeaseList::parse(envelope.payload) {
-            Ok(request) => request.request_id,
-            Err(fault) => fault.request_id,
-        };
-        let message = alloc::format!("\"{}\" is no lease authority", self.settings.id);
-        let result = LeaseResult { request_id, outcome: Outcome::Error(message) };
-        let sent = self.send(now, conn, framing, Kind::LeaseResult, &result, out);
-        debug_assert!(sent.is_ok(), "a refusal fits a frame");
     }
 }

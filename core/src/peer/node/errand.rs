@@ -22,12 +22,23 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) purpose: Purpose,
-    pub(super) ticket: Option<Ticket>,
+    pub(super) asker: Asker,
     pub(super) attempts: VecDeque<Attempt>,
     /// Why the last attempt failed, and where.
     pub(super) failure: Option<(Failure, SocketAddr)>,
     /// Proofs that were refused: each counts over there.
     denials: u8,
+}
+
+/// Who is told what came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asker {
+    /// Nobody.
+    Nobody,
+    /// The owner, under this ticket.
+    Owner(Ticket),
+    /// The request for a lease of this number.
+    Lease(u64),
 }
 
 /// What a dial is for.
@@ -60,8 +71,8 @@ impl Errand {
     /// Longest time for a connection to come about; a driver gives up earlier.
     const CONNECT_TIME: Duration = Duration::from_secs(15);
 
-    pub(super) const fn new(purpose: Purpose, ticket: Option<Ticket>, attempts: VecDeque<Attempt>) -> Self {
-        Self { purpose, ticket, attempts, failure: None, denials: 0 }
+    pub(super) const fn new(purpose: Purpose, asker: Asker, attempts: VecDeque<Attempt>) -> Self {
+        Self { purpose, asker, attempts, failure: None, denials: 0 }
     }
 
     pub(super) const fn is_for_a_link(&self) -> bool {
@@ -142,6 +153,7 @@ impl Node {
             | Failure::Gone
             | Failure::NotStored(_)
             | Failure::BadRequest(_)
+            | Failure::NoLeases
             | Failure::Withdrawn
             | Failure::Busy
             | Failure::Stopping => errand.attempts.clear(),
@@ -175,37 +187,42 @@ impl Node {
         let peer = match errand.purpose {
             Purpose::Link { peer, .. } => peer,
             Purpose::Send { peer, kind, payload, reply } => {
-                let Some(ticket) = errand.ticket else { return };
+                if errand.asker == Asker::Nobody {
+                    return;
+                }
                 // What was not sent by a connection of its own goes over the link where one stands.
                 let taken_back = matches!(failure, Failure::Withdrawn | Failure::Stopping);
                 let link = self.book.get(peer).link.filter(|_| !taken_back);
                 let outcome = match link {
-                    Some(link) => self.ask_over_link(now, link, ticket, kind, &payload, reply, out),
+                    Some(link) => self.ask_over_link(now, link, errand.asker, kind, &payload, reply, out),
                     None => Some(Answer::Failed(failure)),
                 };
                 if let Some(outcome) = outcome {
-                    out.answer(ticket, outcome);
+                    self.tell(now, errand.asker, outcome, out);
                 }
                 return;
             }
             Purpose::Ping => {
-                answer(errand.ticket, Answer::Failed(failure), out);
+                self.tell(now, errand.asker, Answer::Failed(failure), out);
                 return;
             }
         };
-        answer(errand.ticket, Answer::Failed(failure.clone()), out);
+        self.tell(now, errand.asker, Answer::Failed(failure.clone()), out);
         let wrong_peer = matches!(failure, Failure::WrongPeer { .. });
         let denials = errand.denials.max(u8::from(wrong_peer));
         let retry_in = peer.and_then(|peer| self.redial_later(now, peer, Direction::Outbound, denials));
         let peer = peer.map(|peer| self.book.get(peer).id.clone());
-        if errand.ticket.is_none() || retry_in.is_some() {
-            out.event(Event::DialFailed { peer, address, reason: failure, retry_in });
+        if errand.asker == Asker::Nobody || retry_in.is_some() {
+            out.event_free(Event::DialFailed { peer, address, reason: failure, retry_in });
         }
     }
-}
 
-pub(super) fn answer(ticket: Option<Ticket>, with: Answer, out: &mut Out) {
-    if let Some(ticket) = ticket {
-        out.answer(ticket, with);
+    /// Tells whoever asked what came of it.
+    pub(super) fn tell(&mut self, now: Now, asker: Asker, answer: Answer, out: &mut Out) {
+        match asker {
+            Asker::Nobody => {}
+            Asker::Owner(ticket) => out.answer_free(ticket, answer),
+            Asker::Lease(number) => self.lease_answered(now, number, answer, out),
+        }
     }
 }

@@ -93,7 +93,7 @@ impl Node {
         known.link = Some(conn);
         known.linked_at = now.mono;
         self.redials.set(peer, None);
-        out.event(Event::LinkUp(view));
+        out.event_free(Event::LinkUp(view));
         self.beat(now, conn, out);
         self.arm(conn);
         true
@@ -219,7 +219,7 @@ impl Node {
     pub(super) fn end_link(&mut self, now: Now, conn: ConnId, reason: DownReason, how: Close, out: &mut Out) {
         let State::Link(link) = self.take_state(conn) else { return };
         out.close(conn, how);
-        self.asked_in_vain(conn, out);
+        self.asked_in_vain(now, conn, out);
         self.links -= 1;
         if let Some(version) = link.version {
             self.versions.release(version);
@@ -227,7 +227,7 @@ impl Node {
         let known = self.book.get_mut(link.peer);
         debug_assert_eq!(known.link, Some(conn), "a peer's one link is the one that ends");
         known.link = None;
-        out.event(Event::LinkDown { peer: known.id.clone(), reason });
+        out.event_free(Event::LinkDown { peer: known.id.clone(), reason });
         if now.mono.since(known.linked_at) >= Backoff::SETTLED {
             known.backoff.reset();
         }

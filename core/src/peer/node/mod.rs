@@ -8,9 +8,11 @@ mod dial;
 mod dispatch;
 mod errand;
 mod large;
+mod leases;
 mod link;
 mod one_shot;
 mod redial;
+mod requests;
 mod route;
 mod slots;
 mod state;
@@ -24,7 +26,10 @@ use core::time::Duration;
 use serde::Serialize;
 
 use self::asked::AskedList;
+use self::beat::News;
 use self::errand::Errand;
+use self::leases::Scribe;
+use self::requests::Requests;
 use self::state::{Slot, Waiting};
 use super::admission::Admission;
 use super::book::{Book, PeerIndex, PeerRecord};
@@ -35,6 +40,8 @@ use super::settings::Settings;
 use super::shared::Shared;
 use crate::action::ActId;
 use crate::frame::{self, EncodeError, Framing};
+use crate::journal::Seq;
+use crate::lease::Authority;
 use crate::machine::{ConnId, Input, ListenerId, Machine, Share};
 use crate::message::{self, Kind, RawValue, Reading};
 use crate::outbox::Outbox;
@@ -91,9 +98,14 @@ pub struct Node {
     issued: BTreeSet<[u8; 32]>,
     waiting: BTreeMap<ActId, Waiting>,
     asked: AskedList,
+    leases: Authority,
+    /// The record that the newest snapshot reaches to.
+    snapped: Seq,
+    requests: Requests,
     listeners: BTreeSet<ListenerId>,
     /// What heartbeats say, where headroom is spoken of and where it is not.
     beats: [Box<RawValue>; 2],
+    news: News,
     links: usize,
     /// What the peers of links say their versions are.
     versions: Shared,
@@ -144,8 +156,12 @@ impl Node {
             issued: BTreeSet::new(),
             waiting: BTreeMap::new(),
             asked: AskedList::default(),
+            leases: Authority::new(settings.boot.clone()),
+            snapped: Seq::NONE,
+            requests: Requests::default(),
             listeners: BTreeSet::new(),
             beats: beat::payloads(&settings.id, &Report::default()),
+            news: News::default(),
             links: 0,
             versions: Shared::default(),
             dials: 0,
@@ -196,10 +212,13 @@ impl Node {
         }
         self.asked_due(now, out);
         self.refusals_due(now, out);
+        self.requests_due(now, out);
+        self.news_due(now, out);
+        self.leases.fire(now, &mut Scribe(out));
     }
 
-    /// Sends one message, which rests on the journal unless its kind says nothing that a record could; the error is
-    /// ours, and the connection is unhurt.
+    /// Sends one message, which rests on the journal unless its kind says nothing that a record could, or the journal
+    /// fails; the error is ours, and the connection is unhurt.
     fn send<P: Serialize + ?Sized>(
         &mut self,
         now: Now,
@@ -211,7 +230,8 @@ impl Node {
     ) -> Result<(), EncodeError> {
         self.compose(now, framing, kind, payload)?;
         let write = |buf: &mut Vec<u8>| buf.extend_from_slice(&self.framed);
-        if matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
+        // While the journal fails, what is told of leases is durable, and nothing else rests on a record.
+        if self.leases.is_failing() || matches!(kind, Kind::Challenge | Kind::Handshake | Kind::Heartbeat) {
             out.send_free(conn, write);
         } else {
             out.send(conn, write);
@@ -272,6 +292,7 @@ impl Node {
 
     fn drain(&mut self, now: Now, out: &mut Out) {
         self.draining = true;
+        self.stop_requests(out);
         self.tell_left_out(out);
         for listener in &self.listeners {
             out.accepting(*listener, false);
@@ -296,6 +317,7 @@ impl Machine for Node {
         if !self.started {
             self.started = true;
             self.dial_known_soon();
+            self.leases.start(now, &mut Scribe(out));
         }
         match input {
             Input::Opened { conn, by, peer, identity: _ } => self.opened(now, conn, by, peer, out),
@@ -303,19 +325,29 @@ impl Machine for Node {
             Input::Eof { conn } => self.eof(now, conn, out),
             Input::Drained { conn } => self.drained(now, conn),
             Input::Closed { conn, why, unsent: _ } => self.closed(now, conn, why, out),
-            // A node records nothing yet, so nothing waits for its journal.
-            Input::Persisted { .. } | Input::PersistFailed { .. } | Input::Resumed { .. } | Input::Timer => {}
+            Input::Persisted { upto } => self.leases.persisted(upto),
+            Input::PersistFailed { .. } => {
+                self.leases.persist_failed();
+                out.event_free(Event::Journal { failing: true });
+            }
+            Input::Resumed { upto } => {
+                self.leases.resumed(now, upto, &mut Scribe(out));
+                out.event_free(Event::Journal { failing: false });
+            }
+            Input::Timer => {}
             Input::Acted { id, result } => self.acted(now, id, result, out),
             Input::Drain { by: _ } => self.drain(now, out),
             Input::Command { ticket, command } => self.command(now, ticket, command, out),
         }
         self.fire(now, out);
+        self.snap(out);
     }
 
     fn deadline(&self) -> Option<Mono> {
         let redials = if self.dials >= Errand::MAX_UNDER_WAY { None } else { self.redials.deadline() };
         let own = [self.timers.deadline(), redials, self.asked.deadline(), self.refusals.deadline()];
-        let due = own.into_iter().flatten().min()?;
+        let leases = [self.leases.deadline(), self.requests.deadline(), self.news.deadline()];
+        let due = own.into_iter().chain(leases).flatten().min()?;
         Some(if due <= self.stepped { self.stepped.after(TICK) } else { due })
     }
 
@@ -338,6 +370,8 @@ impl Machine for Node {
         sink("redial_timers", self.redials.len() as u64);
         sink("actions_under_way", self.waiting.len() as u64);
         sink("replies_awaited", self.asked.len() as u64);
+        sink("lease_requests", self.requests.len() as u64);
+        self.leases.gauges(sink);
         sink("handshakes", self.counts.handshakes);
         sink("handshakes_failed", self.counts.handshakes_failed);
         sink("connections_refused", self.counts.connections_refused);

@@ -2,13 +2,16 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::string::String;
 use core::time::Duration;
 
+use super::asked::request_id;
+use super::errand::Asker;
 use super::link::Agreed;
 use super::state::State;
 use super::{Node, Out};
 use crate::frame::Cutter;
-use crate::machine::{CloseReason, ConnId, Ticket};
+use crate::machine::{CloseReason, ConnId};
 use crate::message::{Envelope, FeatureSet, Kind};
 use crate::outbox::Close;
 use crate::peer::book::PeerIndex;
@@ -42,10 +45,12 @@ pub(super) struct Inbound {
 #[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) peer: PeerIndex,
-    pub(super) ticket: Option<Ticket>,
+    pub(super) asker: Asker,
     pub(super) cutter: Cutter,
     /// The reply that is waited for.
     pub(super) reply: Option<Kind>,
+    /// What the reply must name, where the request names itself.
+    request_id: Option<String>,
     pub(super) deadline: Mono,
     /// Bytes that the socket had taken when the deadline was set.
     pub(super) progress: u64,
@@ -133,16 +138,18 @@ impl Node {
         conn: ConnId,
         agreed: &Agreed,
         cutter: Cutter,
-        ticket: Option<Ticket>,
+        asker: Asker,
         reply: Option<(Kind, Duration)>,
+        request_id: Option<String>,
         out: &mut Out,
     ) {
         out.finish(conn);
         let outbound = Outbound {
             peer: agreed.peer,
-            ticket,
+            asker,
             cutter,
             reply: reply.map(|(kind, _)| kind),
+            request_id,
             deadline: now.mono.after(reply.map_or(TAKEN_TIME, |(_, within)| within)),
             progress: out.progress(conn),
         };
@@ -150,10 +157,18 @@ impl Node {
         self.arm(conn);
     }
 
-    pub(super) fn outbound_frame(&mut self, _now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
+    pub(super) fn outbound_frame(&mut self, now: Now, conn: ConnId, envelope: &Envelope<'_>, out: &mut Out) {
         let Some(State::Outbound(outbound)) = self.state(conn) else { return };
         let Some(kind) = envelope.msg_type.known() else { return };
         if outbound.reply != Some(kind) {
+            return;
+        }
+        // An answer to another request may be waited for by that one, and says nothing here.
+        if let Some(asked) = &outbound.request_id
+            && request_id(envelope.payload).as_ref() != Some(asked)
+        {
+            let peer = outbound.peer;
+            self.is_stray_answer(now, peer, kind, envelope, out);
             return;
         }
         let message = Message {
@@ -166,17 +181,17 @@ impl Node {
             timestamp: Wall::from_millis(envelope.timestamp),
             payload: envelope.payload.to_owned(),
         };
-        self.finish_outbound(conn, Answer::Replied(message), Close::Flush, out);
+        self.finish_outbound(now, conn, Answer::Replied(message), Close::Flush, out);
     }
 
-    pub(super) fn outbound_eof(&mut self, conn: ConnId, out: &mut Out) {
+    pub(super) fn outbound_eof(&mut self, now: Now, conn: ConnId, out: &mut Out) {
         let Some(State::Outbound(outbound)) = self.state(conn) else { return };
         let answer = if outbound.reply.is_some() || out.unsent(conn) > 0 {
             Answer::Failed(Failure::NotTaken)
         } else {
             Answer::Sent { taken: true }
         };
-        self.finish_outbound(conn, answer, Close::Flush, out);
+        self.finish_outbound(now, conn, answer, Close::Flush, out);
     }
 
     pub(super) fn outbound_due(&mut self, now: Now, conn: ConnId, out: &mut Out) {
@@ -193,18 +208,18 @@ impl Node {
             self.arm(conn);
         } else if outbound.reply.is_none() && unsent == 0 {
             // It left, and the peer, which has not closed, has had time to refuse it.
-            self.finish_outbound(conn, Answer::Sent { taken: false }, Close::Flush, out);
+            self.finish_outbound(now, conn, Answer::Sent { taken: false }, Close::Flush, out);
         } else {
             // What is said to have failed must not arrive later.
-            self.fail_outbound(conn, Failure::TimedOut, out);
+            self.fail_outbound(now, conn, Failure::TimedOut, out);
         }
     }
 
-    pub(super) fn outbound_fault(&mut self, conn: ConnId, fault: Fault, out: &mut Out) {
-        self.fail_outbound(conn, Failure::Fault(fault), out);
+    pub(super) fn outbound_fault(&mut self, now: Now, conn: ConnId, fault: Fault, out: &mut Out) {
+        self.fail_outbound(now, conn, Failure::Fault(fault), out);
     }
 
-    pub(super) fn outbound_closed(&mut self, conn: ConnId, why: CloseReason, out: &mut Out) {
+    pub(super) fn outbound_closed(&mut self, now: Now, conn: ConnId, why: CloseReason, out: &mut Out) {
         let failure = match why {
             CloseReason::Finished => Failure::NotTaken,
             CloseReason::Asked
@@ -216,20 +231,18 @@ impl Node {
             | CloseReason::Stopped
             | CloseReason::Failed => Failure::Connection(why),
         };
-        self.fail_outbound(conn, failure, out);
+        self.fail_outbound(now, conn, failure, out);
     }
 
-    pub(super) fn fail_outbound(&mut self, conn: ConnId, failure: Failure, out: &mut Out) {
-        self.finish_outbound(conn, Answer::Failed(failure), Close::Abort, out);
+    pub(super) fn fail_outbound(&mut self, now: Now, conn: ConnId, failure: Failure, out: &mut Out) {
+        self.finish_outbound(now, conn, Answer::Failed(failure), Close::Abort, out);
     }
 
-    fn finish_outbound(&mut self, conn: ConnId, answer: Answer, how: Close, out: &mut Out) {
+    fn finish_outbound(&mut self, now: Now, conn: ConnId, answer: Answer, how: Close, out: &mut Out) {
         let State::Outbound(outbound) = self.take_state(conn) else { return };
         self.dials -= 1;
         out.close(conn, how);
-        if let Some(ticket) = outbound.ticket {
-            out.answer(ticket, answer);
-        }
+        self.tell(now, outbound.asker, answer, out);
     }
 
     /// What a command's payload is sent as over a link that stands.

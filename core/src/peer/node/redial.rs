@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::errand::{Attempt, Errand, Purpose};
+use super::errand::{Asker, Attempt, Errand, Purpose};
 use super::{Node, Out};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::Direction;
@@ -71,7 +71,7 @@ impl Node {
             return;
         }
         let attempts = self.attempts_for(peer);
-        let errand = Errand::new(Purpose::Link { peer: Some(peer), keep: false }, None, attempts);
+        let errand = Errand::new(Purpose::Link { peer: Some(peer), keep: false }, Asker::Nobody, attempts);
         self.pursue(now, errand, out);
     }
 

@@ -98,7 +98,7 @@ impl Node {
             Some(State::Dialling(_)) => self.dialling_fault(now, conn, fault, out),
             Some(State::Link(_)) => self.link_fault(now, conn, fault, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
-            Some(State::Outbound(_)) => self.outbound_fault(conn, fault, out),
+            Some(State::Outbound(_)) => self.outbound_fault(now, conn, fault, out),
             Some(State::Vacant | State::Closing) | None => {}
         }
     }
@@ -121,7 +121,7 @@ impl Node {
             Some(State::Dialling(_)) => self.dialling_eof(now, conn, out),
             Some(State::Link(_)) => self.link_eof(now, conn, out),
             Some(State::Inbound(_)) => self.inbound_eof(now, conn, out),
-            Some(State::Outbound(_)) => self.outbound_eof(conn, out),
+            Some(State::Outbound(_)) => self.outbound_eof(now, conn, out),
             Some(State::Vacant | State::Closing) | None => {}
         }
     }
@@ -134,7 +134,7 @@ impl Node {
             Some(State::Dialling(_)) => self.dialling_closed(now, conn, why, out),
             Some(State::Link(_)) => self.link_closed(now, conn, why, out),
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Abort, out),
-            Some(State::Outbound(_)) => self.outbound_closed(conn, why, out),
+            Some(State::Outbound(_)) => self.outbound_closed(now, conn, why, out),
             Some(State::Vacant | State::Closing) | None => {}
         }
         if let Some(slot) = self.slots.get_mut(conn.slot())
@@ -155,7 +155,7 @@ impl Node {
             Some(State::Link(_)) => self.end_link(now, conn, DownReason::Stopped, Close::Flush, out),
             // Answers that are on their way still leave.
             Some(State::Inbound(_)) => self.end_inbound(conn, Close::Flush, out),
-            Some(State::Outbound(_)) => self.fail_outbound(conn, Failure::Stopping, out),
+            Some(State::Outbound(_)) => self.fail_outbound(now, conn, Failure::Stopping, out),
             Some(State::Vacant | State::Closing) | None => {}
         }
     }

@@ -115,7 +115,7 @@ pub(super) enum Waiting {
     /// An invite's key for a connection in [`State::Storing`], which may end before.
     Admission(Box<Admitting>),
     /// A key that a command stores: the command is answered then.
-    Command(Ticket, crate::peer::command::Answer),
+    Command(Ticket, Box<crate::peer::command::Answer>),
     /// A file that may fail; the owner is told then.
     File(PeerIndex),
     /// A peer's file of addresses.
