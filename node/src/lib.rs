@@ -12,3 +12,4 @@ pub mod home;
 pub mod journal;
 pub mod keys;
 pub mod service;
+mod sole;
