@@ -31,6 +31,12 @@ pub(crate) fn take(file: &mut File) -> Result<bool, Errno> {
     }
 }
 
+/// Gives the lock up, whoever has a copy of the descriptor.
+pub(crate) fn leave(file: &File) {
+    // What fails here ends with the process.
+    let _ = flock(file, FlockOperation::Unlock);
+}
+
 /// What the holder wrote, up to so many bytes.
 pub(crate) fn holder(file: &mut File, most: u64) -> String {
     let mut text = String::new();
@@ -79,6 +85,17 @@ mod tests {
         });
         assert_eq!(take(&mut open(&path)), Ok(true));
         dropper.join().unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_given_up_is_free_though_somebody_has_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = locked_by(&path, std::process::id());
+        let copy = held.try_clone().unwrap();
+        leave(&held);
+        assert_eq!(take(&mut open(&path)), Ok(true));
+        drop(copy);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// It is a file of its own: SQLite's locks on the journal would be lost where any other descriptor of it is closed.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -146,7 +146,13 @@ impl Lock {
         // Who holds it is only for people: a full disk does not stop it.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = writeln!(file, "{}", std::process::id());
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        sole::leave(&self.file);
     }
 }
 

@@ -16,7 +16,7 @@ const MAX_HOLDER: u64 = 64;
 /// The lock, held until it is dropped or the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -36,7 +36,13 @@ impl Lock {
         let written =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
         written.map_err(|error| failed(&error))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        sole::leave(&self.file);
     }
 }
 
