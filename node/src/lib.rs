@@ -14,3 +14,4 @@ pub mod journal;
 pub mod keys;
 pub mod service;
 pub mod sessions;
+mod sole;

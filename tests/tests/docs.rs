@@ -125,7 +125,7 @@ fn the_readme_shows_a_link_come_up() {
     let here = Reader::new("laptop-0f0f0f0f");
     let blocks: Vec<&str> =
         README.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let [run, join, test] = blocks[..] else { panic!("the README has three blocks of commands: {blocks:?}") };
+    let [run, join, lease, test] = blocks[..] else { panic!("the README has four blocks: {blocks:?}") };
     assert_eq!(test.trim(), "cargo test");
     let serve = run.trim().strip_prefix("cargo run --release --bin relay --").expect("it is run by cargo");
     // The one change: a port that nobody else on this machine has.
@@ -145,4 +145,5 @@ fn the_readme_shows_a_link_come_up() {
         }
     }
     assert!(!link.is_empty(), "the README mints an invite");
+    assert_eq!(here.types(lease.trim()).stdout, b"hi\n");
 }

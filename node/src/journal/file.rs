@@ -3,17 +3,16 @@
 use core::time::Duration;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
 
 use super::fault::{Trouble, Why};
 use super::rows::Head;
 use super::{FORMAT, VERSION};
-use crate::atomic;
+use crate::{atomic, sole};
 
 /// What marks a file as a journal of ours: `RLYJ`.
 const APPLICATION: i32 = 0x524c_594a;
@@ -133,7 +132,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// It is a file of its own: SQLite's locks on the journal would be lost where any other descriptor of it is closed.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -141,19 +140,19 @@ impl Lock {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(atomic::PRIVATE);
         let mut file = options.open(beside(path, ".lock"))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let _ = file.take(16).read_to_string(&mut holder);
-                return Err(Why::Held(holder.trim().to_owned()));
-            }
-            Err(error) => return Err(Why::Io(error.into())),
+        if !sole::take(&mut file).map_err(|error| Why::Io(error.into()))? {
+            return Err(Why::Held(sole::holder(&mut file, 16)));
         }
         // Who holds it is only for people: a full disk does not stop it.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = writeln!(file, "{}", std::process::id());
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        sole::leave(&self.file);
     }
 }
 

@@ -1,20 +1,22 @@
 //! One running node a home: two with one identity would take each other's links.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::atomic;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::sole;
+
+/// What the holder says of itself, its process and its command, in bytes.
+const MAX_HOLDER: u64 = 64;
 
 /// The lock, held until it is dropped or the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -27,28 +29,25 @@ impl Lock {
         let failed = |error: &io::Error| Failure::io("lock", &path, error);
         atomic::make_dir(&home.run_path("")).map_err(|error| failed(&error))?;
         let mut file = open(&path).map_err(|error| failed(&error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(home, &holder(&mut file))),
-            Err(error) => return Err(failed(&error.into())),
+        if !sole::take(&mut file).map_err(|error| failed(&error.into()))? {
+            return Err(held(home, &sole::holder(&mut file, MAX_HOLDER)));
         }
         let line = format!("{} {what}\n", std::process::id());
         let written =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(line.as_bytes()));
         written.map_err(|error| failed(&error))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        sole::leave(&self.file);
     }
 }
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(atomic::PRIVATE).open(path)
-}
-
-/// What the holder wrote: its process and its command.
-fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    let _ = file.take(64).read_to_string(&mut text);
-    text.trim().to_owned()
 }
 
 fn held(home: &Home, holder: &str) -> Failure {
