@@ -1,7 +1,7 @@
 //! What overlaps what, and who waits for it.
 //!
 //! A resource is here while an exclusive lease holds it or somebody waits for it. Values of
-//! [`PATH_GLOB`](super::PATH_GLOB) are found by their [`stem`]: all that can overlap a value have a stem that is a
+//! [`PATH_GLOB`] are found by their [`stem`]: all that can overlap a value have a stem that is a
 //! prefix of its own, or has its own as a prefix, so that a look-up costs O(log n) and the candidates.
 
 use alloc::borrow::ToOwned;
