@@ -53,10 +53,13 @@ impl Contestant {
                 for client in 0..plan.clients {
                     home.knows(&client_id(client), &key.to_hex(), None);
                 }
-                // Quiet, since Redis tells nothing either.
+                // Its event lines go nowhere, since Redis tells nothing either.
                 let (address, driver) = (free_address(), runtime.as_str());
                 let listen = address.to_string();
-                let _relay = home.start(&["--quiet", "serve", "--listen", &listen, "--runtime", driver], |_| ());
+                let mut serve = Command::new(program);
+                serve.args(["--quiet", "serve", "--listen", &listen, "--runtime", driver]);
+                serve.env("RELAY_HOME", home.path()).stdout(Stdio::null()).stderr(Stdio::null());
+                let _relay = Ended(serve.spawn()?);
                 wait_for(address)?;
                 let claims = Claims { round, key, authority: AUTHORITY.into() };
                 Ok(run(&claims, address, plan)?)
@@ -153,6 +156,16 @@ fn fdatasync() -> Fallible<Duration> {
     Ok(times[times.len() / 2])
 }
 
+/// A process that is killed when dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits until somebody listens.
 fn wait_for(address: SocketAddr) -> Fallible<()> {
     let until = Instant::now() + Duration::from_secs(10);
@@ -167,7 +180,7 @@ fn wait_for(address: SocketAddr) -> Fallible<()> {
 
 /// A Redis that syncs each group before it answers, in a folder of its own.
 struct Redis {
-    child: Child,
+    _child: Ended,
     address: SocketAddr,
     _dir: tempfile::TempDir,
 }
@@ -188,15 +201,8 @@ impl Redis {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let redis = Self { child, address, _dir: dir };
+        let redis = Self { _child: Ended(child), address, _dir: dir };
         wait_for(address)?;
         Ok(redis)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
