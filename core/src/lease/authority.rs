@@ -5,7 +5,6 @@ mod renewal;
 mod restore;
 mod view;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
@@ -16,7 +15,7 @@ use super::record::{BootId, Record};
 use super::resources::{Resources, WaiterIndex};
 use super::table::{Known, Row, Settled, Slot, Table};
 use crate::journal::Seq;
-use crate::message::lease::{Lease, LeaseList, LeaseRelease, Outcome};
+use crate::message::lease::{Lease, LeaseRelease, Outcome};
 use crate::text::PeerId;
 use crate::time::{Mono, Now};
 
@@ -199,7 +198,8 @@ impl Authority {
     }
 
     /// The active leases, the newest first, as many as fit a frame: [`Self::LIST_BYTES`].
-    pub fn list(&mut self, now: Now, _list: &LeaseList) -> Outcome {
+    #[must_use]
+    pub fn list(&self, now: Now) -> Outcome {
         let (leases, truncated) = self.view_list(now);
         Outcome::List { leases, truncated }
     }
@@ -364,9 +364,8 @@ fn waiter_id(place: Seq) -> String {
 }
 
 fn place_of(waiter_id: &str) -> Option<Seq> {
-    let digits: Box<str> = waiter_id.strip_prefix('w')?.into();
+    let number = waiter_id.strip_prefix('w')?.parse().ok()?;
     // As it was written, and no other spelling of the number.
-    let number = digits.parse().ok()?;
     (self::waiter_id(Seq::new(number)) == waiter_id).then_some(Seq::new(number))
 }
 

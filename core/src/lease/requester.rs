@@ -1,15 +1,13 @@
 //! One request to an authority, from its first attempt to its end: pure, and driven by whoever sends and hears.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use serde::Serialize;
-
 use super::Ended;
-use crate::message::lease::{Lease, LeaseClaim, LeaseList, LeaseRelease, LeaseResult, Mode, Outcome};
-use crate::message::{Kind, RawValue};
+use crate::message::lease::{
+    Lease, LeaseClaim, LeaseList, LeaseRelease, LeaseRequest, LeaseResult, Mode, Outcome, clip_reason,
+};
 use crate::secret::Entropy;
 use crate::time::{Mono, Wall};
 
@@ -106,10 +104,9 @@ impl fmt::Display for Unanswered {
 
 /// What to do next for a request.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is acted on at once, and never kept")]
 pub enum Next {
     /// Send this, over a connection of its own; whatever still runs for an earlier attempt is to be ended.
-    Send(Kind, Box<RawValue>),
+    Send(LeaseRequest),
     /// Nothing until the deadline.
     Rest,
     /// It has ended.
@@ -313,9 +310,9 @@ impl Requester {
         self.sent = now;
         self.deadline = now.after(ATTEMPT_TIME);
         let request_id = self.request_id.clone();
-        match &self.ask {
+        Next::Send(match &self.ask {
             Ask::Claim { lease_id, session, kind, value, mode, ttl_secs, reason, wait } => {
-                let claim = LeaseClaim {
+                LeaseRequest::Claim(LeaseClaim {
                     request_id,
                     lease_id: lease_id.clone(),
                     session: session.clone(),
@@ -323,26 +320,19 @@ impl Requester {
                     value: value.clone(),
                     mode: *mode,
                     ttl_secs: *ttl_secs,
-                    reason: reason.clone(),
+                    reason: clip_reason(reason),
                     wait: wait.is_some(),
                     waiter_id: self.waiter_id.clone(),
-                };
-                Next::Send(Kind::LeaseClaim, raw(&claim))
+                })
             }
-            Ask::Release { lease_id, session } => {
-                let release =
-                    LeaseRelease { request_id, lease_id: lease_id.clone(), session: session.clone() };
-                Next::Send(Kind::LeaseRelease, raw(&release))
-            }
-            Ask::List => Next::Send(Kind::LeaseList, raw(&LeaseList { request_id })),
-        }
+            Ask::Release { lease_id, session } => LeaseRequest::Release(LeaseRelease {
+                request_id,
+                lease_id: lease_id.clone(),
+                session: session.clone(),
+            }),
+            Ask::List => LeaseRequest::List(LeaseList { request_id }),
+        })
     }
-}
-
-fn raw<T: Serialize>(payload: &T) -> Box<RawValue> {
-    let written = serde_json::value::to_raw_value(payload);
-    debug_assert!(written.is_ok(), "a request of texts and numbers is JSON");
-    written.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -159,8 +159,7 @@ impl Rig {
     }
 
     fn list(&mut self) -> Vec<String> {
-        let list = LeaseList { request_id: "r".into() };
-        let Outcome::List { leases, .. } = self.run(|authority, now, _| authority.list(now, &list)) else {
+        let Outcome::List { leases, .. } = self.run(|authority, now, _| authority.list(now)) else {
             panic!("a list is answered with a list")
         };
         leases.into_iter().map(|lease| lease.id).collect()

@@ -3,14 +3,14 @@
 use alloc::string::ToString;
 
 use super::*;
-use crate::message::Utc;
 use crate::message::lease::Blocker;
+use crate::message::{Kind, Utc};
 
 struct Rig {
     request: Requester,
     entropy: Entropy,
     now: Mono,
-    sent: Option<(Kind, Box<RawValue>)>,
+    sent: Option<LeaseRequest>,
     done: Option<Result<Answered, Unanswered>>,
 }
 
@@ -42,21 +42,20 @@ impl Rig {
 
     fn take(&mut self, next: Next) {
         match next {
-            Next::Send(kind, payload) => self.sent = Some((kind, payload)),
+            Next::Send(request) => self.sent = Some(request),
             Next::Rest => {}
             Next::Done(end) => self.done = Some(end),
         }
     }
 
-    fn sent(&mut self) -> (Kind, String) {
-        let (kind, payload) = self.sent.take().expect("something was sent");
-        (kind, payload.get().to_string())
+    fn sent(&mut self) -> Kind {
+        self.sent.take().expect("something was sent").kind()
     }
 
     fn claim(&mut self) -> LeaseClaim {
-        let (kind, payload) = self.sent.take().expect("something was sent");
-        assert_eq!(kind, Kind::LeaseClaim);
-        LeaseClaim::parse(&payload).expect("our own claim")
+        let sent = self.sent.take().expect("something was sent");
+        let LeaseRequest::Claim(claim) = sent else { panic!("no claim: {sent:?}") };
+        claim
     }
 
     fn answer(&mut self, outcome: Outcome) {
@@ -207,7 +206,7 @@ fn out_of_patience_the_claim_is_given_back() {
     rig.pass(POLL_EVERY);
     rig.claim();
     rig.pass(Duration::from_millis(500));
-    assert_eq!(rig.sent().0, Kind::LeaseRelease);
+    assert_eq!(rig.sent(), Kind::LeaseRelease);
     assert_eq!(rig.done, None);
     rig.answer(Outcome::NotFound);
     assert_eq!(rig.done, Some(Err(Unanswered::WaitedInVain)));
@@ -219,7 +218,7 @@ fn a_grant_that_comes_when_the_time_had_run_out_is_given_back() {
     rig.claim();
     rig.now = rig.now.after(Duration::from_secs(2));
     rig.answer(Outcome::Granted(lease()));
-    assert_eq!(rig.sent().0, Kind::LeaseRelease);
+    assert_eq!(rig.sent(), Kind::LeaseRelease);
     rig.answer(Outcome::Released);
     assert_eq!(rig.done, Some(Err(Unanswered::WaitedInVain)));
 }
@@ -230,7 +229,7 @@ fn who_gives_up_leaves_the_queue() {
     rig.answer(queued());
     let next = rig.request.give_up(rig.now, &mut rig.entropy);
     rig.take(next);
-    assert_eq!(rig.sent().0, Kind::LeaseRelease);
+    assert_eq!(rig.sent(), Kind::LeaseRelease);
     rig.answer(Outcome::NotFound);
     assert_eq!(rig.done, Some(Err(Unanswered::GivenUp)));
 }
@@ -242,7 +241,7 @@ fn a_release_and_a_list_end_with_their_answer() {
         (Ask::List, Kind::LeaseList, Outcome::List { leases: alloc::vec::Vec::new(), truncated: false }),
     ] {
         let mut rig = Rig::asking(ask);
-        assert_eq!(rig.sent().0, kind);
+        assert_eq!(rig.sent(), kind);
         rig.answer(outcome.clone());
         assert_eq!(rig.done, Some(Ok(Answered::Other(outcome))));
     }

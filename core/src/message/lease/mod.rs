@@ -7,7 +7,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-pub use request::{Field, LeaseClaim, LeaseFault, LeaseList, LeaseRelease};
+pub use request::{Field, LeaseClaim, LeaseFault, LeaseList, LeaseRelease, LeaseRequest};
 pub use result::{Blocker, Lease, LeaseResult, Outcome};
 
 use crate::text::clip;
@@ -84,6 +84,6 @@ pub fn is_value(text: &str) -> bool {
 }
 
 /// The first [`MAX_REASON`] characters of the printable part of `text`.
-fn clip_chars(text: &str) -> String {
+pub(crate) fn clip_reason(text: &str) -> String {
     clip(text, MAX_REASON * 4).chars().take(MAX_REASON).collect()
 }

@@ -5,8 +5,8 @@ use core::fmt;
 
 use serde::Serialize;
 
-use super::super::{Object, RawValue};
-use super::{MAX_TTL_SECS, Mode, clip_chars, is_id, is_kind, is_session, is_value};
+use super::super::{Kind, Object, RawValue};
+use super::{MAX_TTL_SECS, Mode, clip_reason, is_id, is_kind, is_session, is_value};
 
 /// `lease_claim`: asks for a lease, or repeats a claim.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -69,7 +69,7 @@ impl LeaseClaim {
                 .u64("ttl_secs")
                 .filter(|ttl| (1..=MAX_TTL_SECS).contains(ttl))
                 .ok_or_else(|| asker.fault(Field::Ttl))?,
-            reason: object.str("reason").map(|reason| clip_chars(&reason)).unwrap_or_default(),
+            reason: object.str("reason").map(|reason| clip_reason(&reason)).unwrap_or_default(),
             wait: object.bool_true("wait"),
             waiter_id: match object.string("waiter_id") {
                 Some(id) if !is_id(&id) => return Err(asker.fault(Field::WaiterId)),
@@ -123,6 +123,40 @@ impl LeaseList {
     /// The request id is out of its bounds.
     pub fn parse(payload: &RawValue) -> Result<Self, LeaseFault> {
         Asker::of(&Object::new(payload, &["request_id"])).map(|asker| Self { request_id: asker.request_id })
+    }
+}
+
+/// One of the three requests.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum LeaseRequest {
+    /// A lease is asked for.
+    Claim(LeaseClaim),
+    /// A lease is given back.
+    Release(LeaseRelease),
+    /// All leases are asked for.
+    List(LeaseList),
+}
+
+impl LeaseRequest {
+    /// The type of the message that carries it.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Claim(_) => Kind::LeaseClaim,
+            Self::Release(_) => Kind::LeaseRelease,
+            Self::List(_) => Kind::LeaseList,
+        }
+    }
+
+    /// What the answer is given under.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        match self {
+            Self::Claim(claim) => &claim.request_id,
+            Self::Release(release) => &release.request_id,
+            Self::List(list) => &list.request_id,
+        }
     }
 }
 

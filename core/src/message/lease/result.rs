@@ -10,7 +10,7 @@ use super::super::object::each;
 use super::super::{Object, RawValue, Utc};
 #[cfg(doc)]
 use super::LeaseClaim;
-use super::{MAX_ID, MAX_KIND, MAX_MESSAGE, MAX_SESSION, MAX_VALUE, clip_chars, is_id};
+use super::{LeaseFault, MAX_ID, MAX_KIND, MAX_MESSAGE, MAX_SESSION, MAX_VALUE, clip_reason, is_id};
 use crate::text::{PeerId, clip};
 
 /// A lease as messages describe it.
@@ -76,7 +76,7 @@ impl Lease {
             resource_kind: text("resource_kind", MAX_KIND),
             resource_value: text("resource_value", MAX_VALUE),
             mode: text("mode", MAX_KIND),
-            reason: object.str("reason").map(|reason| clip_chars(&reason)).unwrap_or_default(),
+            reason: object.str("reason").map(|reason| clip_reason(&reason)).unwrap_or_default(),
             acquired_at: object.get("acquired_at").unwrap_or_default(),
             expires_at: object.get("expires_at")?,
             status: text("status", MAX_KIND),
@@ -153,6 +153,13 @@ pub enum Blocker {
         /// How many.
         ahead: u64,
     },
+}
+
+impl From<LeaseFault> for LeaseResult {
+    fn from(fault: LeaseFault) -> Self {
+        let outcome = Outcome::Error(alloc::string::ToString::to_string(&fault));
+        Self { request_id: fault.request_id, outcome }
+    }
 }
 
 impl LeaseResult {

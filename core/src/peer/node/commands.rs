@@ -221,22 +221,8 @@ impl Node {
         if self.withdraw_request(now, ticket, out) || self.withdraw_asked(ticket, out) {
             return;
         }
-        let theirs = |slot: &Slot| match &slot.state {
-            State::Dialling(dial) => {
-                dial.errand.asker == Asker::Owner(ticket) && !dial.errand.is_for_a_link()
-            }
-            State::Outbound(outbound) => outbound.asker == Asker::Owner(ticket),
-            State::Vacant
-            | State::Greeted(_)
-            | State::Storing(_)
-            | State::Link(_)
-            | State::Inbound(_)
-            | State::Closing => false,
-        };
-        let Some(conn) = self.slots.iter().find(|slot| theirs(slot)).map(|slot| slot.conn) else { return };
-        match self.state(conn) {
-            Some(State::Dialling(_)) => self.abandon_dial(now, conn, Failure::Withdrawn, out),
-            Some(_) | None => self.fail_outbound(now, conn, Failure::Withdrawn, out),
+        if let Some(conn) = self.exchange_of(Asker::Owner(ticket)) {
+            self.end_exchange(now, conn, Failure::Withdrawn, out);
         }
     }
 

@@ -6,6 +6,7 @@ use super::state::State;
 use super::{Node, Out};
 use crate::frame::Framing;
 use crate::machine::ConnId;
+use crate::message::lease::{LeaseClaim, LeaseList, LeaseRelease, LeaseRequest};
 use crate::message::{Envelope, FeatureSet, Kind, MsgType};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::{Event, Message};
@@ -40,8 +41,17 @@ impl Node {
             Kind::Heartbeat => self.heard_beat(now, conn, peer, features, envelope.payload, out),
             // Out of their place these say nothing.
             Kind::Challenge | Kind::Handshake | Kind::HandshakeAck | Kind::Ack => {}
-            Kind::LeaseClaim | Kind::LeaseRelease | Kind::LeaseList => {
-                self.lease_request(now, conn, peer, features, framing, kind, envelope, out);
+            Kind::LeaseClaim => {
+                let request = LeaseClaim::parse(envelope.payload).map(LeaseRequest::Claim);
+                self.lease_request(now, conn, peer, features, framing, request, out);
+            }
+            Kind::LeaseRelease => {
+                let request = LeaseRelease::parse(envelope.payload).map(LeaseRequest::Release);
+                self.lease_request(now, conn, peer, features, framing, request, out);
+            }
+            Kind::LeaseList => {
+                let request = LeaseList::parse(envelope.payload).map(LeaseRequest::List);
+                self.lease_request(now, conn, peer, features, framing, request, out);
             }
             Kind::DelegateTask
             | Kind::TaskStatus

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::dial::{Dial, Phase};
-use super::state::State;
+use super::state::{Slot, State};
 use super::{Node, Out};
 use crate::frame::{Cutter, Framing};
 use crate::machine::{ConnId, Target, Ticket};
@@ -214,6 +214,33 @@ impl Node {
         let peer = peer.map(|peer| self.book.get(peer).id.clone());
         if errand.asker == Asker::Nobody || retry_in.is_some() {
             out.event_free(Event::DialFailed { peer, address, reason: failure, retry_in });
+        }
+    }
+
+    /// The connection of its own, dialled or standing, by which an asker's message or ping is under way.
+    pub(super) fn exchange_of(&self, asker: Asker) -> Option<ConnId> {
+        // What is under way is counted, so that most of the time nobody is asked.
+        if self.dials == 0 {
+            return None;
+        }
+        let is_theirs = |slot: &&Slot| match &slot.state {
+            State::Dialling(dial) => dial.errand.asker == asker && !dial.errand.is_for_a_link(),
+            State::Outbound(outbound) => outbound.asker == asker,
+            State::Vacant
+            | State::Greeted(_)
+            | State::Storing(_)
+            | State::Link(_)
+            | State::Inbound(_)
+            | State::Closing => false,
+        };
+        self.slots.iter().find(is_theirs).map(|slot| slot.conn)
+    }
+
+    /// Ends such an exchange, whatever is left to try.
+    pub(super) fn end_exchange(&mut self, now: Now, conn: ConnId, failure: Failure, out: &mut Out) {
+        match self.state(conn) {
+            Some(State::Dialling(_)) => self.abandon_dial(now, conn, failure, out),
+            Some(_) | None => self.fail_outbound(now, conn, failure, out),
         }
     }
 

@@ -6,8 +6,8 @@ use crate::journal::Seq;
 use crate::lease::{Change, Effects, Record};
 use crate::machine::{BadRecord, ConnId, Durable};
 use crate::message::heartbeat::Sessions;
-use crate::message::lease::{LeaseClaim, LeaseFault, LeaseList, LeaseRelease, LeaseResult, Outcome};
-use crate::message::{Envelope, Feature, FeatureSet, Kind, RawValue};
+use crate::message::lease::{Field, LeaseFault, LeaseRequest, LeaseResult, Outcome};
+use crate::message::{Feature, FeatureSet, Kind};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::Event;
 use crate::text::PeerId;
@@ -41,12 +41,19 @@ impl Node {
         peer: PeerIndex,
         features: FeatureSet,
         framing: Framing,
-        kind: Kind,
-        envelope: &Envelope<'_>,
+        request: Result<LeaseRequest, LeaseFault>,
         out: &mut Out,
     ) {
         let peer = self.book.get(peer).id.clone();
-        let mut result = self.judge_lease(now, &peer, kind, envelope.payload, out);
+        let mut result = match request {
+            Ok(request) => self.judge_lease(now, &peer, request, out),
+            Err(fault) if fault.field == Field::RequestId => LeaseResult::from(fault),
+            // Who keeps no leases says that, whatever else is wrong.
+            Err(fault) => match self.kept_elsewhere(&fault.request_id) {
+                Some(result) => result,
+                None => LeaseResult::from(fault),
+            },
+        };
         if !features.contains(Feature::LeaseFence) {
             strip_tokens(&mut result.outcome);
         }
@@ -59,60 +66,34 @@ impl Node {
         &mut self,
         now: Now,
         peer: &PeerId,
-        kind: Kind,
-        payload: &RawValue,
+        request: LeaseRequest,
         out: &mut Out,
     ) -> LeaseResult {
-        let fault = |fault: LeaseFault| {
-            let message = alloc::string::ToString::to_string(&fault);
-            LeaseResult { request_id: fault.request_id, outcome: Outcome::Error(message) }
-        };
-        if let Some(authority) = self.authority_elsewhere() {
-            let message = alloc::format!(
-                "\"{}\" is no lease authority: the fleet's leases are kept by \"{authority}\"",
-                self.settings.id
-            );
-            return match LeaseList::parse(payload) {
-                Ok(list) => LeaseResult { request_id: list.request_id, outcome: Outcome::Error(message) },
-                Err(bad) => fault(bad),
-            };
+        if let Some(result) = self.kept_elsewhere(request.request_id()) {
+            return result;
         }
-        let leases = &mut self.leases;
-        match kind {
-            Kind::LeaseClaim => LeaseClaim::parse(payload).map_or_else(fault, |claim| {
-                let outcome = leases.claim(now, peer, &claim, &mut Scribe(out));
+        let effects = &mut Scribe(out);
+        match request {
+            LeaseRequest::Claim(claim) => {
+                let outcome = self.leases.claim(now, peer, &claim, effects);
                 LeaseResult { request_id: claim.request_id, outcome }
-            }),
-            Kind::LeaseRelease => LeaseRelease::parse(payload).map_or_else(fault, |release| {
-                let outcome = leases.release(now, peer, &release, &mut Scribe(out));
+            }
+            LeaseRequest::Release(release) => {
+                let outcome = self.leases.release(now, peer, &release, effects);
                 LeaseResult { request_id: release.request_id, outcome }
-            }),
-            Kind::LeaseList
-            | Kind::LeaseResult
-            | Kind::Challenge
-            | Kind::Handshake
-            | Kind::HandshakeAck
-            | Kind::Heartbeat
-            | Kind::Ack
-            | Kind::DelegateTask
-            | Kind::TaskStatus
-            | Kind::TaskHandoff
-            | Kind::TaskInterrupt
-            | Kind::KnowledgeSync
-            | Kind::KnowledgeRequest
-            | Kind::KnowledgeSnapshot
-            | Kind::HiveJoinRequest
-            | Kind::HiveJoinResult
-            | Kind::KnowledgeRejected
-            | Kind::SessionTransfer
-            | Kind::SessionReceived => {
-                debug_assert_eq!(kind, Kind::LeaseList, "only requests for leases come here");
-                LeaseList::parse(payload).map_or_else(fault, |list| {
-                    let outcome = leases.list(now, &list);
-                    LeaseResult { request_id: list.request_id, outcome }
-                })
+            }
+            LeaseRequest::List(list) => {
+                LeaseResult { request_id: list.request_id, outcome: self.leases.list(now) }
             }
         }
+    }
+
+    /// The answer to every request where another node keeps the leases.
+    fn kept_elsewhere(&self, request_id: &str) -> Option<LeaseResult> {
+        let (own, authority) = (&self.settings.id, self.authority_elsewhere()?);
+        let message =
+            alloc::format!("\"{own}\" is no lease authority: the fleet's leases are kept by \"{authority}\"");
+        Some(LeaseResult { request_id: request_id.into(), outcome: Outcome::Error(message) })
     }
 
     /// The sessions of a heartbeat renew what they hold.

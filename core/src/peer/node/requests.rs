@@ -1,6 +1,5 @@
 //! What the owner asks of the fleet's lease authority, wherever that is.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -9,8 +8,8 @@ use super::state::State;
 use super::{BATCH, Node, Out};
 use crate::lease::{ATTEMPT_TIME, Ask, Next, Requester, Unanswered};
 use crate::machine::Ticket;
-use crate::message::lease::{LeaseResult, MAX_TTL_SECS, is_id, is_kind, is_session, is_value};
-use crate::message::{Envelope, Kind, RawValue};
+use crate::message::lease::{LeaseRequest, LeaseResult, MAX_TTL_SECS, is_id, is_kind, is_session, is_value};
+use crate::message::{Envelope, Kind};
 use crate::peer::book::PeerIndex;
 use crate::peer::command::{Answer, Failure};
 use crate::text::PeerId;
@@ -188,7 +187,7 @@ impl Node {
         let (number, stamped) = (*number, Wall::from_millis(envelope.timestamp));
         let next = running.request.answered_elsewhere(now.mono, stamped, result, &mut self.entropy);
         // What asked is not waited for any more.
-        self.end_attempt(now, Asker::Lease(number), out);
+        self.end_attempt(now, number, out);
         self.lease_next(now, number, next, out);
         true
     }
@@ -240,19 +239,19 @@ impl Node {
                     return;
                 }
                 Next::Done(result) => {
-                    self.end_attempt(now, Asker::Lease(number), out);
+                    self.end_attempt(now, number, out);
                     self.lease_done(number, result, out);
                     return;
                 }
-                Next::Send(kind, payload) => {
+                Next::Send(request) => {
                     let authority = self.requests.running.get(&number).and_then(|running| running.authority);
                     if let Some(peer) = authority {
                         self.requests.arm(number);
-                        self.attempt_lease(now, number, peer, kind, payload, out);
+                        self.attempt_lease(now, number, peer, &request, out);
                         return;
                     }
                     let own = self.settings.id.clone();
-                    let result = self.judge_lease(now, &own, kind, &payload, out);
+                    let result = self.judge_lease(now, &own, request, out);
                     let Some(running) = self.requests.running.get_mut(&number) else { return };
                     next = running.request.answered(now.mono, now.wall, result, &mut self.entropy);
                 }
@@ -266,12 +265,14 @@ impl Node {
         now: Now,
         number: u64,
         peer: PeerIndex,
-        kind: Kind,
-        payload: Box<RawValue>,
+        request: &LeaseRequest,
         out: &mut Out,
     ) {
         let asker = Asker::Lease(number);
-        self.end_attempt(now, asker, out);
+        self.end_attempt(now, number, out);
+        let (kind, payload) = (request.kind(), serde_json::value::to_raw_value(request));
+        debug_assert!(payload.is_ok(), "a request of texts and numbers is JSON");
+        let payload = payload.unwrap_or_default();
         let reply = Some((Kind::LeaseResult, ATTEMPT_TIME));
         let attempts = self.attempts_for(peer);
         let failed = if attempts.is_empty()
@@ -289,37 +290,21 @@ impl Node {
     }
 
     /// Ends what still runs for an earlier attempt.
-    fn end_attempt(&mut self, now: Now, asker: Asker, out: &mut Out) {
-        let authority = match asker {
-            Asker::Lease(number) => self.requests.running.get(&number).and_then(|running| running.authority),
-            Asker::Nobody | Asker::Owner(_) => None,
-        };
-        if authority.is_none() || self.dials + self.asked.len() == 0 {
+    fn end_attempt(&mut self, now: Now, number: u64, out: &mut Out) {
+        // This node itself is asked without a connection.
+        if self.requests.running.get(&number).is_none_or(|running| running.authority.is_none()) {
             return;
         }
+        let asker = Asker::Lease(number);
         self.forget_asked(asker);
-        for slot in 0..self.slots.len() {
-            let conn = self.slots[slot].conn;
-            match &mut self.slots[slot].state {
-                State::Dialling(dial) if dial.errand.asker == asker => {
-                    dial.errand.asker = Asker::Nobody;
-                    dial.errand.attempts.clear();
-                    self.abandon_dial(now, conn, Failure::TimedOut, out);
-                }
-                State::Outbound(outbound) if outbound.asker == asker => {
-                    outbound.asker = Asker::Nobody;
-                    self.fail_outbound(now, conn, Failure::TimedOut, out);
-                }
-                State::Vacant
-                | State::Greeted(_)
-                | State::Storing(_)
-                | State::Dialling(_)
-                | State::Link(_)
-                | State::Inbound(_)
-                | State::Outbound(_)
-                | State::Closing => {}
-            }
+        let Some(conn) = self.exchange_of(asker) else { return };
+        if let Some(State::Dialling(dial)) = self.state_mut(conn) {
+            dial.errand.asker = Asker::Nobody;
+            dial.errand.attempts.clear();
+        } else if let Some(State::Outbound(outbound)) = self.state_mut(conn) {
+            outbound.asker = Asker::Nobody;
         }
+        self.end_exchange(now, conn, Failure::TimedOut, out);
     }
 
     fn lease_done(&mut self, number: u64, result: Result<crate::lease::Answered, Unanswered>, out: &mut Out) {

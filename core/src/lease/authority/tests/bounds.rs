@@ -55,8 +55,7 @@ fn a_list_longer_than_a_frame_is_cut_behind_the_newest_and_says_so() {
             LeaseClaim { reason: reason.clone(), ..claim("a@p", &format!("l{n}"), &format!("res:{n}")) };
         granted(rig.ask("a@p", claim));
     }
-    let list = LeaseList { request_id: "r".into() };
-    let answer = rig.run(|authority, now, _| authority.list(now, &list));
+    let answer = rig.run(|authority, now, _| authority.list(now));
     let bytes = serde_json::to_string(&crate::message::lease::LeaseResult {
         request_id: "r".into(),
         outcome: answer.clone(),
